@@ -156,6 +156,7 @@ taken = $(filter %.c %.o,$^) -Wl,--start-group $(filter %.a,$^) $(HWLOC) -Wl,--e
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
 $(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_mpi $(BUILD)/tests/test_job_names $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
+$(BUILD)/tests/test_job_exchange: WRAP += -Wl,--wrap=loop_after_ms
 $(BUILD)/tests/test_boot_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 $(BUILD)/tests/test_pmi_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvfrom -Wl,--wrap=fopen $(EXPORT)
 $(BUILD)/tests/test_pmi_pmix $(BUILD)/tests/test_pmi_pmix_collect $(BUILD)/tests/test_pmi_pmix_ranks: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end -Wl,--wrap=loop_after_ms

@@ -50,6 +50,9 @@ enum exchange_use {
 	EXCHANGE_PMIX_UNGROUP,
 	EXCHANGE_USES
 };
+/* Whether another part of what a host gives follows.  EXCHANGE_LACKS_RANK: none does,
+ * and a rank of that host which was to take part has ended; not in INIT. */
+enum exchange_last { EXCHANGE_MORE, EXCHANGE_WHOLE, EXCHANGE_LACKS_RANK };
 /* Why there are no data in pmix_collect. */
 enum collect_withheld {
 	COLLECT_WHOLE,     /* there are */

@@ -6,9 +6,10 @@
 
 #include "agent/pmi/server_internal.h"
 
-/* Gives BYTES, which are empty then, to exchange NUMBER of RANKS (none: all). */
+/* Gives BYTES, which are empty then, to exchange NUMBER of RANKS (none: all).
+ * LAST: what the last part says. */
 void exchange_give(const struct server *s, enum exchange_use use, wire_u32v ranks,
-		   uint64_t number, struct buf *bytes);
+		   uint64_t number, enum exchange_last last, struct buf *bytes);
 
 /* ---- ranks that never come ---- */
 
@@ -24,9 +25,6 @@ struct exchange_waiting {
 	bool (*is_in_init)(const void *ctx, size_t i);
 	/* Gives this host's part of such an exchange. */
 	void (*ask)(void *ctx);
-	/* Ends all that waits for an exchange which has failed.  True: ranks in
-	 * MPI_Init never come out of it. */
-	bool (*end)(void *ctx);
 };
 
 struct exchange_wait *exchange_wait_make(struct server *s,
@@ -35,7 +33,7 @@ void exchange_wait_free(struct exchange_wait *w);
 /* A rank has ended without MPI_Init, or is in it while one has: look a while later
  * whether any still waits. */
 void exchange_wait_look(struct exchange_wait *w);
-/* An exchange has failed: end() is called, but later. */
-void exchange_wait_failed(struct exchange_wait *w);
+/* The launcher has said so: all ranks that are in MPI_Init are to be ended. */
+void exchange_none_comes(struct exchange_wait *w);
 
 #endif

@@ -260,7 +260,7 @@ static char *round_on_fence(struct client *c, const char *text, size_t n)
 	add_texts(&texts, s, round);
 	exchange_give(s, EXCHANGE_INIT,
 		      (wire_u32v){ round->rank, round->rank ? round->size : 0 },
-		      round->number, &texts);
+		      round->number, EXCHANGE_WHOLE, &texts);
 	return NULL;
 }
 

@@ -210,23 +210,6 @@ static bool pmi1_never_came(const void *pmi1, size_t i)
 	return p->rank[i].ended && p->rank[i].state == STATE_NEVER;
 }
 
-/* A rank that is in MPI_Init may wait on, in memory that it shares with another. */
-static bool pmi1_end_waiting(void *pmi1)
-{
-	struct pmi1 *p = pmi1;
-
-	for (size_t i = 0; i < p->s->job->ranks.n; i++)
-		if (p->rank[i].in_barrier)
-			hang_up(&p->rank[i]);
-	return true;
-}
-
-static void pmi1_fail(struct pmi1 *p)
-{
-	p->has_failed = true;
-	exchange_wait_failed(p->wait);
-}
-
 static void end_barrier(struct pmi1 *p)
 {
 	p->barrier++;
@@ -249,7 +232,7 @@ static void pmi1_give(void *pmi1)
 		return;
 	p->given = true;
 	exchange_give(p->s, EXCHANGE_PMI1, (wire_u32v){ NULL, 0 }, p->barrier,
-		      &p->puts);
+		      EXCHANGE_WHOLE, &p->puts);
 }
 
 /* If ranks are in the barrier, and no more will come.  Where one has ended, the
@@ -268,15 +251,12 @@ static void give_if_complete(struct pmi1 *p)
 
 static void on_barrier(struct pmi1_rank *r)
 {
-	if (r->in_barrier || r->ended) {
+	if (r->in_barrier || r->ended || r->p->has_failed) {
 		hang_up(r);
 		return;
 	}
 	r->in_barrier = true;
-	if (r->p->has_failed)
-		pmi1_fail(r->p);
-	else
-		give_if_complete(r->p);
+	give_if_complete(r->p);
 }
 
 /* All that ranks put, as "key NUL value NUL"; what there is no room for is not there.
@@ -321,10 +301,16 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 	return 0;
 }
 
+/* A rank that is in MPI_Init may wait on, in memory that it shares with another. */
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 {
-	if (p && m->use == EXCHANGE_PMI1 && m->number == p->barrier && p->given)
-		pmi1_fail(p);
+	if (!p || m->number != p->barrier || !p->given)
+		return;
+	p->has_failed = true;
+	for (size_t i = 0; i < p->s->job->ranks.n; i++)
+		if (p->rank[i].in_barrier)
+			hang_up(&p->rank[i]);
+	exchange_none_comes(p->wait);
 }
 
 /* ---- names ---- */
@@ -519,8 +505,7 @@ struct pmi1 *pmi1_open(struct server *s)
 		s, &(struct exchange_waiting){ .ctx = p,
 					       .never_came = pmi1_never_came,
 					       .is_in_init = pmi1_is_in_init,
-					       .ask = pmi1_give,
-					       .end = pmi1_end_waiting });
+					       .ask = pmi1_give });
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;

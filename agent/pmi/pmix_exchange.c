@@ -26,7 +26,6 @@ struct collect {
 	const struct count *of;
 	uint64_t number;
 	struct buf all;
-	bool failed;
 	struct collect *next;
 };
 
@@ -93,7 +92,7 @@ static bool exchange_lacks_rank(const struct pmix *p, const struct count *c)
 }
 
 static void pmix_exchange_give(struct pmix *p, const struct count *c, uint64_t number,
-			       bool withheld, wire_bytes data)
+			       enum exchange_last last, bool withheld, wire_bytes data)
 {
 	struct buf record = { 0 };
 
@@ -101,7 +100,8 @@ static void pmix_exchange_give(struct pmix *p, const struct count *c, uint64_t n
 	buf_u32(&record, (uint32_t)data.n);
 	if (data.n)
 		buf_add(&record, data.p, data.n);
-	exchange_give(p->s, c->use, (wire_u32v){ c->rank, c->nranks }, number, &record);
+	exchange_give(p->s, c->use, (wire_u32v){ c->rank, c->nranks }, number, last,
+		      &record);
 }
 
 /* The server's request ID ends. */
@@ -117,13 +117,6 @@ static void mark_busy(struct pmix *p, const struct count *c)
 {
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
-}
-
-/* One of its ranks never comes: others are told, later. */
-static void exchange_fail(struct pmix *p, struct collect *one)
-{
-	one->failed = true;
-	exchange_wait_failed(p->wait);
 }
 
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
@@ -163,10 +156,9 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	if (lacks)
-		exchange_fail(p, one);
-	else
-		pmix_exchange_give(p, c, one->number, m->withheld, m->data);
+	pmix_exchange_give(p, c, one->number,
+			   lacks ? EXCHANGE_LACKS_RANK : EXCHANGE_WHOLE,
+			   m->withheld || lacks, lacks ? none : m->data);
 	return true;
 }
 
@@ -255,31 +247,16 @@ static bool pmix_never_came(const void *pmix, size_t i)
 	return r->ended && !r->seen;
 }
 
-static bool pmix_end_failed(void *pmix)
-{
-	struct pmix *p = pmix;
-	struct collect *next;
-
-	for (struct collect *one = p->collect; one; one = next) {
-		next = one->next;
-		if (!one->failed)
-			continue;
-		exchange_answer(p, one->id, true, 0, (wire_bytes){ 0 });
-		collect_free(p, one);
-	}
-	return p->none_comes;
-}
-
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 {
 	struct collect *one =
 		pmix_serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
 
 	if (one) {
-		exchange_fail(p, one);
+		exchange_answer(p, one->id, true, 0, (wire_bytes){ 0 });
+		collect_free(p, one);
 	} else if (pmix_serves(p) && p->gave_for_absent) {
-		p->none_comes = true;
-		exchange_wait_failed(p->wait);
+		exchange_none_comes(p->wait);
 	}
 }
 
@@ -294,7 +271,7 @@ static void pmix_ask(void *pmix)
 	if (!c)
 		return;
 	p->gave_for_absent = true;
-	pmix_exchange_give(p, c, c->n++, false, (wire_bytes){ 0 });
+	pmix_exchange_give(p, c, c->n++, EXCHANGE_WHOLE, false, (wire_bytes){ 0 });
 }
 
 void pmix_exchanges_begin(struct pmix *p)
@@ -303,8 +280,7 @@ void pmix_exchanges_begin(struct pmix *p)
 		p->s, &(struct exchange_waiting){ .ctx = p,
 						  .never_came = pmix_never_came,
 						  .is_in_init = pmix_is_in_init,
-						  .ask = pmix_ask,
-						  .end = pmix_end_failed });
+						  .ask = pmix_ask });
 }
 
 void pmix_exchanges_end(struct pmix *p)

@@ -114,8 +114,6 @@ static void acts_place(struct job *j)
 		j->input = input_open(j->base, on_typed, j);
 	if (j->input)
 		aim_input(j);
-	j->exchanges = exchanges_open(j);
-	j->fence = fence_open(j);
 	job_spec_send(j);
 }
 
@@ -186,6 +184,8 @@ static void start_ranks(struct job *j)
 	j->ran = true;
 	e = job_epoch(j);
 	j->names = names_open(&e);
+	j->exchanges = exchanges_open(&e, messages_missed, j);
+	j->fence = fence_open(&e, j->exchanges);
 	messages_start(j);
 }
 

@@ -6,28 +6,54 @@
 
 enum {
 	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
-	MORE_MS = 2
+	MORE_MS = 2,
+	FAILED_MS = 2000
+};
+
+/* What one host gives. */
+struct giver {
+	uint32_t host;
+	bool gave; /* all of it has come */
+	struct buf data;
 };
 
 struct exchanges {
-	struct exchange *first;  /* wait for hosts */
+	struct epoch epoch;
+	struct exchange_policy init; /* of EXCHANGE_INIT */
+	void (*missed)(void *ctx, uint32_t rank);
+	void *ctx;
+	bool *ended; /* of each rank */
+	size_t nended;
+	struct exchange *first;  /* wait for hosts, or fail soon */
 	struct exchange *answer; /* complete, and not all hosts have been answered */
 	struct exchange **last_answer;
 	size_t *answer_bytes; /* of the largest answer to each host */
 	uint64_t serial;      /* of the last one that was complete */
-	struct event *more;
+	struct event *more, *failed;
 };
 
 static void on_more(evutil_socket_t fd, short what, void *ctx);
+static void exchange_on_failed(evutil_socket_t fd, short what, void *ctx);
 
-struct exchanges *exchanges_open(struct job *j)
+struct exchanges *exchanges_open(const struct epoch *e,
+				 void (*missed)(void *ctx, uint32_t rank), void *ctx)
 {
 	struct exchanges *x = xcalloc(1, sizeof *x);
 
-	x->more = event_new(j->base, -1, 0, on_more, j);
+	x->epoch = *e;
+	x->missed = missed;
+	x->ctx = ctx;
+	x->ended = xcalloc(e->plan->np, sizeof *x->ended);
+	x->more = event_new(e->base, -1, 0, on_more, x);
+	x->failed = event_new(e->base, -1, 0, exchange_on_failed, x);
 	x->last_answer = &x->answer;
-	x->answer_bytes = xcalloc(j->agents.n, sizeof *x->answer_bytes);
+	x->answer_bytes = xcalloc(e->agents->n, sizeof *x->answer_bytes);
 	return x;
+}
+
+void exchanges_of_init(struct exchanges *x, const struct exchange_policy *policy)
+{
+	x->init = *policy;
 }
 
 static void exchange_free(struct exchange *e)
@@ -55,6 +81,8 @@ void exchanges_free(struct exchanges *x)
 	free_all(x->first);
 	free_all(x->answer);
 	event_free(x->more);
+	event_free(x->failed);
+	free(x->ended);
 	free(x->answer_bytes);
 	free(x);
 }
@@ -78,35 +106,36 @@ static bool takes_part(const struct exchange *e, uint32_t rank)
 	return low < e->nranks && e->rank[low] == rank;
 }
 
-static bool is_list(const struct job *j, const wire_u32v *ranks)
+static bool is_list(const struct plan *plan, const wire_u32v *ranks)
 {
 	for (size_t i = 0; i < ranks->n; i++)
-		if (ranks->v[i] >= j->plan.np || (i && ranks->v[i] <= ranks->v[i - 1]))
+		if (ranks->v[i] >= plan->np || (i && ranks->v[i] <= ranks->v[i - 1]))
 			return false;
 	return true;
 }
 
-static bool has_part(const struct job *j, uint32_t host, const wire_u32v *ranks)
+static bool has_part(const struct plan *plan, uint32_t host, const wire_u32v *ranks)
 {
 	for (size_t i = 0; i < ranks->n; i++)
-		if (j->plan.rank[ranks->v[i]].host == host)
+		if (plan->rank[ranks->v[i]].host == host)
 			return true;
-	return !ranks->n && j->plan.local_size[host];
+	return !ranks->n && plan->local_size[host];
 }
 
-static void list_givers(const struct job *j, struct exchange *e)
+static void list_givers(const struct epoch *epoch, struct exchange *e)
 {
-	bool *has = xcalloc(j->agents.n, sizeof *has);
+	const struct plan *plan = epoch->plan;
+	bool *has = xcalloc(epoch->agents->n, sizeof *has);
 
 	for (size_t i = 0; i < e->nranks; i++)
-		has[j->plan.rank[e->rank[i]].host] = true;
-	for (uint32_t i = 0; i < j->agents.n; i++) {
-		has[i] |= !e->nranks && j->plan.local_size[i];
+		has[plan->rank[e->rank[i]].host] = true;
+	for (uint32_t i = 0; i < epoch->agents->n; i++) {
+		has[i] |= !e->nranks && plan->local_size[i];
 		e->ngivers += has[i];
 	}
 	e->giver = xcalloc(e->ngivers, sizeof *e->giver);
 	e->ngivers = 0;
-	for (uint32_t i = 0; i < j->agents.n; i++)
+	for (uint32_t i = 0; i < epoch->agents->n; i++)
 		if (has[i])
 			e->giver[e->ngivers++].host = i;
 	free(has);
@@ -125,7 +154,7 @@ static struct giver *giver_of(const struct exchange *e, uint32_t host)
 	return bsearch(&host, e->giver, e->ngivers, sizeof *e->giver, by_host);
 }
 
-bool exchange_has(const struct exchange *e, uint32_t host)
+static bool exchange_has(const struct exchange *e, uint32_t host)
 {
 	const struct giver *g = giver_of(e, host);
 
@@ -139,7 +168,7 @@ static bool is_it(const struct exchange *e, const struct wire_exchange *m)
 		!memcmp(e->rank, m->ranks.v, e->nranks * sizeof *e->rank));
 }
 
-static struct exchange *exchange_add(struct job *j, const struct wire_exchange *m)
+static struct exchange *exchange_add(struct exchanges *x, const struct wire_exchange *m)
 {
 	struct exchange *e = xcalloc(1, sizeof *e);
 
@@ -149,15 +178,15 @@ static struct exchange *exchange_add(struct job *j, const struct wire_exchange *
 	e->rank = xcalloc(m->ranks.n, sizeof *e->rank);
 	if (m->ranks.n)
 		memcpy(e->rank, m->ranks.v, m->ranks.n * sizeof *e->rank);
-	list_givers(j, e);
-	e->following = j->exchanges->first;
-	j->exchanges->first = e;
+	list_givers(&x->epoch, e);
+	e->following = x->first;
+	x->first = e;
 	return e;
 }
 
-static void exchange_unlist(struct job *j, struct exchange *e)
+static void exchange_unlist(struct exchanges *x, struct exchange *e)
 {
-	struct exchange **at = &j->exchanges->first;
+	struct exchange **at = &x->first;
 
 	while (*at != e)
 		at = &(*at)->following;
@@ -165,131 +194,121 @@ static void exchange_unlist(struct job *j, struct exchange *e)
 	e->following = NULL;
 }
 
-static void exchange_drop(struct job *j, struct exchange *e)
+/* E is over if nobody has given anything. */
+static void drop_if_empty(struct exchanges *x, struct exchange *e)
 {
-	exchange_unlist(j, e);
+	for (size_t i = 0; i < e->ngivers; i++)
+		if (e->giver[i].gave || e->giver[i].data.len)
+			return;
+	exchange_unlist(x, e);
 	exchange_free(e);
 }
 
-/* ---- what comes ---- */
-
-/* In how many exchanges HOST has given something. */
-static size_t exchange_pending(const struct job *j, uint32_t host)
-{
-	size_t n = 0;
-
-	for (const struct exchange *e = j->exchanges->first; e; e = e->following)
-		n += exchange_has(e, host);
-	return n;
-}
-
-const char *exchange_part(struct job *j, struct host *h, const struct wire_exchange *m,
-			  size_t most, struct exchange **e, struct giver **giver)
-{
-	const uint32_t host = job_index(j, h);
-	struct giver *g;
-
-	if (m->use >= EXCHANGE_USES || !is_list(j, &m->ranks) ||
-	    !has_part(j, host, &m->ranks))
-		return "malformed 'exchange' message";
-	*e = j->exchanges->first;
-	while (*e && !is_it(*e, m))
-		*e = (*e)->following;
-	if (!*e && exchange_pending(j, host) >= EXCHANGES_MOST)
-		return "too many exchanges";
-	if (!*e)
-		*e = exchange_add(j, m);
-	*giver = g = giver_of(*e, host);
-	if (g->gave)
-		return "'exchange' message out of turn";
-	if (m->data.n > most || g->data.len > most - m->data.n)
-		return "more bytes than an exchange takes";
-	buf_add(&g->data, m->data.p, m->data.n);
-	g->gave = m->last;
-	(*e)->ngave += g->gave;
-	return NULL;
-}
-
-void exchange_forget(struct exchange *e, struct giver *g)
+static void forget_part(struct exchange *e, struct giver *g)
 {
 	e->ngave -= g->gave;
 	g->gave = false;
 	buf_free(&g->data);
 }
 
-void exchange_drop_if_empty(struct job *j, struct exchange *e)
+void exchange_forget(struct exchanges *x, exchange_refuses *refuses, void *ctx)
 {
-	for (size_t i = 0; i < e->ngivers; i++)
-		if (e->giver[i].gave || e->giver[i].data.len)
-			return;
-	exchange_drop(j, e);
-}
+	struct exchange *next;
 
-static struct exchange *of_use(struct exchange *e, uint32_t use)
-{
-	while (e && e->use != use)
-		e = e->following;
-	return e;
-}
-
-struct exchange *exchange_first(const struct job *j, uint32_t use)
-{
-	return of_use(j->exchanges->first, use);
-}
-
-struct exchange *exchange_after(const struct exchange *e)
-{
-	return of_use(e->following, e->use);
+	for (struct exchange *e = x->first; e; e = next) {
+		next = e->following;
+		if (e->use != EXCHANGE_INIT)
+			continue;
+		for (size_t i = e->ngivers; i-- && e->ngave;)
+			if (e->giver[i].gave && refuses(ctx, e, e->giver[i].host))
+				forget_part(e, &e->giver[i]);
+		drop_if_empty(x, e);
+	}
 }
 
 /* ---- what never comes ---- */
 
-/* RANK ended in order, and others wait for it: it has failed. */
-static void exchange_blame(struct job *j, uint32_t rank)
+static void exchange_fail(struct exchanges *x, struct exchange *e)
 {
-	struct rank *r = &j->rank[rank];
-
-	if (r->state != RANK_ENDED || r->ending.fate != FATE_OK)
-		return;
-	r->ending.fate = FATE_EXIT;
-	r->ending.code = 1;
-	free(r->text);
-	r->text = xstrdup("exited with status 0 while others waited for it in MPI");
-	j->failed++;
+	e->failed = true;
+	if (!event_pending(x->failed, EV_TIMEOUT, NULL))
+		loop_after_ms(x->failed, FAILED_MS);
 }
 
-static void exchange_fail(struct job *j, struct exchange *e, uint32_t rank)
+static void tell_failed(const struct exchanges *x, const struct exchange *e)
 {
-	const struct wire_exchange_failed m = { .epoch = j->epoch,
+	const struct wire_exchange_failed m = { .epoch = x->epoch.number,
 						.use = e->use,
 						.ranks = { e->rank, e->nranks },
-						.number = e->number,
-						.rank = rank };
+						.number = e->number };
 
 	for (size_t i = 0; i < e->ngivers; i++) {
-		struct host *h = &j->agents.host[e->giver[i].host];
+		struct host *h = &x->epoch.agents->host[e->giver[i].host];
 
 		if (!e->giver[i].gave || h->state != HOST_UP)
 			continue;
 		wire_pack_exchange_failed(&h->out, &m);
 		agents_flush(h);
 	}
-	exchange_blame(j, rank);
-	exchange_drop(j, e);
+}
+
+static void exchange_on_failed(evutil_socket_t fd, short what, void *ctx)
+{
+	struct exchanges *x = ctx;
+	struct exchange *next;
+
+	(void)fd;
+	(void)what;
+	for (struct exchange *e = x->first; e; e = next) {
+		next = e->following;
+		if (!e->failed)
+			continue;
+		tell_failed(x, e);
+		exchange_unlist(x, e);
+		exchange_free(e);
+	}
+}
+
+/* A rank that takes part has ended. */
+static bool lacks_rank(struct exchanges *x, const struct exchange *e)
+{
+	uint32_t rank = 0;
+
+	if (e->use == EXCHANGE_INIT || !x->nended)
+		return false;
+	while (rank < x->epoch.plan->np && !(x->ended[rank] && takes_part(e, rank)))
+		rank++;
+	if (rank == x->epoch.plan->np)
+		return false;
+	x->missed(x->ctx, rank);
+	return true;
+}
+
+void exchange_rank_ended(struct exchanges *x, uint32_t rank)
+{
+	if (!x)
+		return;
+	x->ended[rank] = true;
+	x->nended++;
+	for (struct exchange *e = x->first; e; e = e->following)
+		if (e->use != EXCHANGE_INIT && takes_part(e, rank)) {
+			exchange_fail(x, e);
+			x->missed(x->ctx, rank);
+		}
 }
 
 /* ---- what all gave ---- */
 
-static void send_all(struct job *j, struct host *h, const struct exchange *e)
+static void send_all(struct exchanges *x, struct host *h, const struct exchange *e)
 {
-	struct wire_exchange_data m = { .epoch = j->epoch,
+	struct wire_exchange_data m = { .epoch = x->epoch.number,
 					.use = e->use,
 					.ranks = { e->rank, e->nranks },
 					.number = e->number,
 					.serial = e->serial,
 					.clock_offset_ns =
 						h->local ? 0 : -h->clock_offset_ns };
-	size_t *most = &j->exchanges->answer_bytes[job_index(j, h)];
+	size_t *most = &x->answer_bytes[epoch_index(&x->epoch, h)];
 	const size_t before = h->out.len;
 	size_t sent = 0, bytes;
 
@@ -312,30 +331,29 @@ static void send_all(struct job *j, struct host *h, const struct exchange *e)
 
 /* One host after the other: the texts for 1000 hosts of 8 ranks would take some GB in
  * their send queues.  True: all have been answered. */
-static bool exchange_answer(struct job *j, struct exchange *e)
+static bool exchange_answer(struct exchanges *x, struct exchange *e)
 {
+	struct host *host = x->epoch.agents->host;
 	size_t queued = 0;
 
 	for (size_t i = 0; i < e->next; i++)
-		queued += j->agents.host[e->giver[i].host].out.len;
+		queued += host[e->giver[i].host].out.len;
 	for (; e->next < e->ngivers; e->next++) {
-		struct host *h = &j->agents.host[e->giver[e->next].host];
+		struct host *h = &host[e->giver[e->next].host];
 
 		if (queued > QUEUED_MOST)
 			return false;
 		if (h->state == HOST_UP)
-			send_all(j, h, e);
+			send_all(x, h, e);
 		queued += h->out.len;
 	}
 	return true;
 }
 
-static void answer_more(struct job *j)
+static void answer_more(struct exchanges *x)
 {
-	struct exchanges *x = j->exchanges;
-
 	for (struct exchange *e; (e = x->answer);) {
-		if (!exchange_answer(j, e)) {
+		if (!exchange_answer(x, e)) {
 			loop_after_ms(x->more, MORE_MS);
 			return;
 		}
@@ -352,26 +370,12 @@ static void on_more(evutil_socket_t fd, short what, void *ctx)
 	answer_more(ctx);
 }
 
-/* Of those that take part, one that has ended; or NP. */
-static uint32_t ended_of(const struct job *j, const struct exchange *e)
+/* If all hosts have given, they get what all gave. */
+static void exchange_settle(struct exchanges *x, struct exchange *e)
 {
-	uint32_t rank = 0;
-
-	while (rank < j->plan.np &&
-	       (j->rank[rank].state != RANK_ENDED || !takes_part(e, rank)))
-		rank++;
-	return rank;
-}
-
-void exchange_settle(struct job *j, struct exchange *e)
-{
-	struct exchanges *x = j->exchanges;
-	uint32_t ended;
-
-	ended = e->use != EXCHANGE_INIT && j->ended ? ended_of(j, e) : j->plan.np;
-	if (ended < j->plan.np)
-		exchange_fail(j, e, ended);
-	if (ended < j->plan.np || e->ngave < e->ngivers)
+	if (lacks_rank(x, e))
+		exchange_fail(x, e);
+	if (e->failed || e->ngave < e->ngivers)
 		return;
 	for (size_t i = 0; i < e->ngivers; i++) {
 		struct buf *data = &e->giver[i].data;
@@ -380,45 +384,99 @@ void exchange_settle(struct job *j, struct exchange *e)
 			buf_add(&e->all, buf_head(data), data->len);
 		buf_free(data);
 	}
-	exchange_unlist(j, e);
+	exchange_unlist(x, e);
 	e->serial = ++x->serial;
 	*x->last_answer = e;
 	x->last_answer = &e->following;
-	answer_more(j);
+	answer_more(x);
 }
 
-/* Bytes that host H may give to an exchange of USE. */
-static size_t most_of(const struct job *j, const struct host *h, uint32_t use)
+/* ---- what comes ---- */
+
+/* HOST, which has given nothing to E yet, gives to too many. */
+static bool is_too_busy(const struct exchanges *x, uint32_t host, bool init)
 {
-	if (use == EXCHANGE_PMI1)
-		return j->plan.local_size[job_index(j, h)] *
-		       (size_t)EXCHANGE_RANK_BYTES;
-	return EXCHANGE_PMIX_BYTES / j->plan.nodes + EXCHANGE_PMIX_HEAD;
+	size_t n = 0;
+
+	for (const struct exchange *e = x->first; e; e = e->following)
+		n += (!init || e->use == EXCHANGE_INIT) && exchange_has(e, host);
+	return n >= (init ? 1 : EXCHANGES_MOST);
 }
 
-const char *exchange_take(struct job *j, struct host *h, const struct wire_exchange *m)
+/* May HOST give M?  What is wrong, or NULL, and *MOST bytes in all. */
+static const char *exchange_judge(const struct exchanges *x, uint32_t host,
+				  const struct wire_exchange *m, bool first,
+				  size_t *most)
 {
-	struct exchange *e;
-	struct giver *g;
-	const char *wrong;
+	const struct plan *plan = x->epoch.plan;
 
-	if (!j->exchanges || j->phase < JOB_RUN)
-		return "'exchange' message out of turn";
-	wrong = exchange_part(j, h, m, most_of(j, h, m->use), &e, &g);
-	if (!wrong && g->gave)
-		exchange_settle(j, e);
+	if (first && is_too_busy(x, host, m->use == EXCHANGE_INIT))
+		return "too many exchanges";
+	if (m->use == EXCHANGE_INIT)
+		return x->init.takes(x->init.ctx, host, m, first, most);
+	*most = m->use == EXCHANGE_PMI1
+			? plan->local_size[host] * (size_t)EXCHANGE_RANK_BYTES
+			: EXCHANGE_PMIX_BYTES / plan->nodes + EXCHANGE_PMIX_HEAD;
+	return NULL;
+}
+
+/* HOST has given all to E. */
+static const char *exchange_gave(struct exchanges *x, uint32_t host, struct exchange *e,
+				 struct giver *g)
+{
+	const struct exchange_policy *init = &x->init;
+	const char *wrong = NULL;
+
+	if (e->use == EXCHANGE_INIT) {
+		wrong = init->gave(init->ctx, host, e, &g->data);
+		if (!wrong && init->refuses(init->ctx, e, host)) {
+			forget_part(e, g);
+			drop_if_empty(x, e);
+			return NULL;
+		}
+	}
+	if (!wrong)
+		exchange_settle(x, e);
 	return wrong;
 }
 
-void exchange_rank_ended(struct job *j, uint32_t rank)
+const char *exchange_take(struct exchanges *x, struct host *h,
+			  const struct wire_exchange *m)
 {
-	struct exchange *next;
+	const bool init = m->use == EXCHANGE_INIT;
+	struct exchange *e;
+	struct giver *g;
+	const char *wrong;
+	uint32_t host;
+	size_t most;
 
-	if (!j->exchanges)
-		return;
-	for (struct exchange *e = j->exchanges->first; e; e = next) {
-		next = e->following;
-		if (e->use != EXCHANGE_INIT && takes_part(e, rank))
-			exchange_fail(j, e, rank);
-	}
+	if (!x)
+		return "'exchange' message out of turn";
+	host = epoch_index(&x->epoch, h);
+	if (m->use >= EXCHANGE_USES || !is_list(x->epoch.plan, &m->ranks) ||
+	    !has_part(x->epoch.plan, host, &m->ranks) ||
+	    m->last > (init ? EXCHANGE_WHOLE : EXCHANGE_LACKS_RANK) ||
+	    (!m->last && !m->data.n))
+		return "malformed 'exchange' message";
+	e = x->first;
+	while (e && !is_it(e, m))
+		e = e->following;
+	wrong = exchange_judge(x, host, m, !e || !exchange_has(e, host), &most);
+	if (wrong)
+		return wrong;
+	if (!e)
+		e = exchange_add(x, m);
+	g = giver_of(e, host);
+	if (g->gave)
+		return "'exchange' message out of turn";
+	if (m->data.n > most || g->data.len > most - m->data.n)
+		return "more bytes than an exchange takes";
+	buf_add(&g->data, m->data.p, m->data.n);
+	if (!m->last)
+		return NULL;
+	g->gave = true;
+	e->ngave++;
+	if (m->last == EXCHANGE_LACKS_RANK)
+		exchange_fail(x, e);
+	return exchange_gave(x, host, e, g);
 }

@@ -4,20 +4,18 @@
  *
  * Several run at a time, of all ranks or of some.  An exchange is known by its use, the
  * list of its ranks, and a number.  The launcher knows nothing of the bytes: it holds
- * them until all have come, and sends them on as fast as the hosts take them. */
+ * them until all have come, and sends them on as fast as the hosts take them.
+ *
+ * If a rank that takes part has ended, the exchange can never be complete: the hosts
+ * that gave something are told 2 s later.  Before, the job has ended their ranks, and
+ * these do not speak of it.  In those of libberth, fence.h says which host waits in
+ * vain, and tells it. */
 #ifndef BERTH_LAUNCHER_JOB_EXCHANGE_H
 #define BERTH_LAUNCHER_JOB_EXCHANGE_H
 
-#include "launcher/job/job.h"
+#include "launcher/job/epoch.h"
 
 struct exchanges;
-
-/* What one host gives. */
-struct giver {
-	uint32_t host;
-	bool gave; /* all of it has come */
-	struct buf data;
-};
 
 struct exchange {
 	uint32_t use, *rank;     /* ascending */
@@ -25,37 +23,42 @@ struct exchange {
 	uint64_t number, serial; /* SERIAL: once it is complete */
 	struct giver *giver;     /* in the order of hosts */
 	size_t ngivers, ngave;
+	bool failed;    /* a rank never comes */
 	struct buf all; /* what all gave, while givers from NEXT on wait for it */
 	size_t next;
 	struct exchange *following;
 };
 
-/* Of one epoch: for acts.c. */
-struct exchanges *exchanges_open(struct job *j);
+/* HOST, which has given all it has to E, waits in vain, and has been told. */
+typedef bool exchange_refuses(void *ctx, const struct exchange *e, uint32_t host);
+
+/* What is special in those of libberth: a host gives to one at a time. */
+struct exchange_policy {
+	void *ctx;
+	/* May HOST give M?  FIRST: it is its first part.  What is wrong, or NULL: *MOST
+	 * bytes are the most, in all parts. */
+	const char *(*takes)(void *ctx, uint32_t host, const struct wire_exchange *m,
+			     bool first, size_t *most);
+	/* HOST has given DATA: what is wrong with it, or NULL. */
+	const char *(*gave)(void *ctx, uint32_t host, const struct exchange *e,
+			    const struct buf *data);
+	exchange_refuses *refuses;
+};
+
+/* Of epoch E: for acts.c.  MISSED is called if RANK has ended and others wait for it;
+ * maybe more than once. */
+struct exchanges *exchanges_open(const struct epoch *e,
+				 void (*missed)(void *ctx, uint32_t rank), void *ctx);
 void exchanges_free(struct exchanges *x); /* takes NULL */
+void exchanges_of_init(struct exchanges *x, const struct exchange_policy *policy);
 
-/* A message of an agent, of a use other than EXCHANGE_INIT: what is wrong, or NULL. */
-const char *exchange_take(struct job *j, struct host *h, const struct wire_exchange *m);
-/* A part of what H gives, of MOST bytes in all.  What is wrong with it, or NULL: *E and
- * *GIVER are where it stands; if giver->gave, the caller settles. */
-const char *exchange_part(struct job *j, struct host *h, const struct wire_exchange *m,
-			  size_t most, struct exchange **e, struct giver **giver);
-/* Has HOST given something? */
-bool exchange_has(const struct exchange *e, uint32_t host);
-/* If all hosts have given, they get what all gave, and E is over. */
-void exchange_settle(struct job *j, struct exchange *e);
-/* As if G had given nothing. */
-void exchange_forget(struct exchange *e, struct giver *g);
-/* E is over if nobody has given anything. */
-void exchange_drop_if_empty(struct job *j, struct exchange *e);
-
-/* Those of USE that wait for hosts: the first, and the one after E; NULL: no more. */
-struct exchange *exchange_first(const struct job *j, uint32_t use);
-struct exchange *exchange_after(const struct exchange *e);
-
-/* What RANK takes part in can never be complete: the hosts that wait in one are told,
- * but for those of libberth, whose losses are fence.h's.  RANK has failed then, also if
- * its status is 0. */
-void exchange_rank_ended(struct job *j, uint32_t rank);
+/* A message of an agent: what is wrong, or NULL.  X is NULL, here and below, while no
+ * rank may run. */
+const char *exchange_take(struct exchanges *x, struct host *h,
+			  const struct wire_exchange *m);
+/* Forget what hosts gave to those of libberth if REFUSES says so of it. */
+void exchange_forget(struct exchanges *x, exchange_refuses *refuses, void *ctx);
+/* RANK has ended.  Those of libberth are fence.h's. */
+void exchange_rank_ended(struct exchanges *x, uint32_t rank);
 
 #endif

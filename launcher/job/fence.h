@@ -12,26 +12,27 @@
 #ifndef BERTH_LAUNCHER_JOB_FENCE_H
 #define BERTH_LAUNCHER_JOB_FENCE_H
 
-#include "launcher/job/job.h"
+#include "launcher/job/exchange.h"
 
 struct fence;
 
-/* Of one epoch: for acts.c. */
-struct fence *fence_open(struct job *j);
+/* Of epoch E, whose exchanges are X: for acts.c. */
+struct fence *fence_open(const struct epoch *e, struct exchanges *x);
 void fence_free(struct fence *f); /* takes NULL */
 
-/* Host H gets the host map, unless it has it. */
-void fence_host_map_send(struct job *j, struct host *h);
+/* H's ranks use the library.  True: this is new, and H has no host map yet. */
+bool fence_uses(struct fence *f, const struct host *h);
 
-/* What agents say: each returns what is wrong with it, or NULL. */
-const char *fence_host_map_request(struct job *j, struct host *h);
-const char *fence_texts(struct job *j, struct host *h, const struct wire_exchange *m);
-const char *fence_change(struct job *j, struct host *h, const struct wire_change *m);
-const char *fence_lost(struct job *j, struct host *h, const struct wire_lost *m);
+/* What agents say: each returns what is wrong with it, or NULL.  F is NULL, here and
+ * below, while no rank may run. */
+const char *fence_change(struct fence *f, const struct host *h,
+			 const struct wire_change *m);
+const char *fence_lost(struct fence *f, const struct host *h,
+		       const struct wire_lost *m);
 
 /* A rank has ended.  All that its agent knew came before. */
-void fence_rank_ended(struct job *j, uint32_t rank);
+void fence_rank_ended(struct fence *f, uint32_t rank);
 /* A host is lost, and all ranks on it that did not end before. */
-void fence_host_lost(struct job *j, uint32_t host);
+void fence_host_lost(struct fence *f, uint32_t host);
 
 #endif

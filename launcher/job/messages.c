@@ -5,6 +5,7 @@
 #include "launcher/job/check.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/host_map.h"
 #include "launcher/job/mpi.h"
 #include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"
@@ -26,6 +27,16 @@ static void messages_on_hello(void *ctx, struct host *h)
 			    h->transport->name);
 }
 
+/* It may be on its way already. */
+static const char *on_host_map_request(struct job *j, struct host *h)
+{
+	if (!j->fence)
+		return "'host_map_request' message out of turn";
+	if (fence_uses(j->fence, h))
+		host_map_send(j, h);
+	return NULL;
+}
+
 /* ---- what runner tells ---- */
 
 void messages_start(struct job *j)
@@ -43,7 +54,7 @@ void messages_start(struct job *j)
 		if (m.mpi & MPI_GIVE_PMIX) {
 			j->agents.host[i].out_due += MPI_QUEUED_MOST + MPI_ANSWER_MOST;
 			if (j->plan.nodes > 1)
-				fence_host_map_send(j, &j->agents.host[i]);
+				on_host_map_request(j, &j->agents.host[i]);
 		}
 		wire_pack_start(&j->agents.host[i].out, &m);
 		agents_flush(&j->agents.host[i]);
@@ -255,9 +266,23 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
 	events_end(j->events);
 	if (fate != FATE_LOST)
-		fence_rank_ended(j, rank);
-	exchange_rank_ended(j, rank);
+		fence_rank_ended(j->fence, rank);
+	exchange_rank_ended(j->exchanges, rank);
 	names_rank_ended(j->names, rank);
+}
+
+void messages_missed(void *job, uint32_t rank)
+{
+	struct job *j = job;
+	struct rank *r = &j->rank[rank];
+
+	if (r->state != RANK_ENDED || r->ending.fate != FATE_OK)
+		return;
+	r->ending.fate = FATE_EXIT;
+	r->ending.code = 1;
+	free(r->text);
+	r->text = xstrdup("exited with status 0 while others waited for it in MPI");
+	j->failed++;
 }
 
 static const char *messages_on_exited(struct job *j, struct host *h,
@@ -376,17 +401,16 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(credit, on_credit(j, h, &m))
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
-		TAKE_JOB(host_map_request, fence_host_map_request(j, h))
-		TAKE_JOB(exchange, m.use == EXCHANGE_INIT ? fence_texts(j, h, &m)
-							  : exchange_take(j, h, &m))
+		TAKE_JOB(host_map_request, on_host_map_request(j, h))
+		TAKE_JOB(exchange, exchange_take(j->exchanges, h, &m))
 		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
 		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
 		TAKE_JOB(publish, names_publish(j->names, h, &m))
 		TAKE_JOB(lookup, names_lookup(j->names, h, &m))
 		TAKE_JOB(unpublish, names_unpublish(j->names, h, &m))
 		TAKE_JOB(event, names_event(j->names, h, &m))
-		TAKE_JOB(change, fence_change(j, h, &m))
-		TAKE_JOB(lost, fence_lost(j, h, &m))
+		TAKE_JOB(change, fence_change(j->fence, h, &m))
+		TAKE_JOB(lost, fence_lost(j->fence, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
 		TAKE_JOB(query_done, rank_status_done(j, h))
@@ -444,7 +468,7 @@ static void on_lost(void *ctx, struct host *h)
 		return;
 	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
-	fence_host_lost(j, index);
+	fence_host_lost(j->fence, index);
 	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
 		uint32_t i = j->plan.ranks[index][local];
 		struct rank *r = &j->rank[i];

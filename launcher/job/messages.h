@@ -15,6 +15,9 @@ void messages_stop(struct job *j, uint32_t grace_ms);
 /* SIGNO to the ranks' main processes, or to their whole trees, once ranks run. */
 void messages_signal(struct job *j, int signo, bool tree);
 
+/* RANK ended in order, and others of JOB wait for it: it has failed. */
+void messages_missed(void *job, uint32_t rank);
+
 /* N bytes of HOST's output have left runner: it may send as many more.  Credits go back
  * in quarters of the window: often enough to keep the host writing, seldom enough to
  * cost nothing. */

@@ -267,9 +267,9 @@ static void launcher_finds(int rank, uint32_t status)
 static void launcher_fails(uint64_t number)
 {
 	struct buf b = { 0 };
-	struct wire_exchange_failed m = {
-		.epoch = 1, .use = EXCHANGE_PMI1, .number = number, .rank = 1
-	};
+	struct wire_exchange_failed m = { .epoch = 1,
+					  .use = EXCHANGE_PMI1,
+					  .number = number };
 
 	wire_pack_exchange_failed(&b, &m);
 	give(&b);

@@ -36,7 +36,7 @@ static struct given {
 	size_t nranks;
 	uint64_t number;
 	struct buf data;
-	bool last;
+	uint32_t last; /* enum exchange_last */
 } given[GIVEN_MOST];
 static size_t ngiven;
 static uint32_t asked; /* the id of the last modex_request; 0: answered */
@@ -311,9 +311,9 @@ static bool launcher_answers(unsigned which, bool fails)
 	if (g >= given + ngiven || !g->last)
 		return true;
 	buf_u64(&g->data, 0);
-	if (fails || never_complete(g))
+	if (fails || g->last == EXCHANGE_LACKS_RANK || never_complete(g))
 		wire_pack_exchange_failed(&b, &(struct wire_exchange_failed){
-						      1, g->use, ranks, g->number, 0 });
+						      1, g->use, ranks, g->number });
 	else
 		wire_pack_exchange_data(
 			&b, &(struct wire_exchange_data){

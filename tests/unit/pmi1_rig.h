@@ -264,11 +264,9 @@ static inline void exchange_failed(uint64_t number)
 {
 	struct buf b = { 0 };
 
-	wire_pack_exchange_failed(&b,
-				  &(struct wire_exchange_failed){ .epoch = 3,
-								  .use = EXCHANGE_PMI1,
-								  .number = number,
-								  .rank = 1 });
+	wire_pack_exchange_failed(
+		&b, &(struct wire_exchange_failed){
+			    .epoch = 3, .use = EXCHANGE_PMI1, .number = number });
 	ck_assert_int_eq(give(&b), 0);
 }
 

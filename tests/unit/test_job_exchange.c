@@ -4,7 +4,28 @@
 
 enum { HOSTS = 3, NP = 6 };
 
-/* What a host has heard: "number=bytes" or "number!rank", each with its list. */
+/* ---- time ---- */
+
+static struct event *telling; /* the hosts are told when it comes */
+
+void __real_loop_after_ms(struct event *e, uint64_t ms);
+void __wrap_loop_after_ms(struct event *e, uint64_t ms);
+
+void __wrap_loop_after_ms(struct event *e, uint64_t ms)
+{
+	telling = ms == 2000 ? e : telling;
+	__real_loop_after_ms(e, ms == 2000 ? 86400000 : ms);
+}
+
+static void two_seconds_pass(void)
+{
+	ck_assert(event_pending(telling, EV_TIMEOUT, NULL));
+	event_del(telling);
+	event_active(telling, EV_TIMEOUT, 1);
+	turn();
+}
+
+/* What a host has heard: "number=bytes" or "number!", each with its list. */
 static struct str heard[HOSTS];
 
 static void note_list(struct str *s, const wire_u32v *ranks)
@@ -31,7 +52,7 @@ static void note(struct conn *c, const struct wire_frame *f)
 		ck_assert(!wire_unpack_exchange_failed(&n, f->payload, f->n, &e));
 		str_addf(s, "%llu[", (unsigned long long)n.number);
 		note_list(s, &n.ranks);
-		str_addf(s, "]!%u ", n.rank);
+		str_add(s, "]! ");
 		wire_free_exchange_failed(&n);
 	}
 }
@@ -59,13 +80,12 @@ static void over(void)
 	rig_close();
 }
 
-/* HOST gives TEXT to exchange NUMBER of N ranks. */
-static void give(size_t host, const uint32_t *rank, size_t n, uint64_t number,
-		 const char *text, bool last)
+static void give_to(uint32_t use, size_t host, const uint32_t *rank, size_t n,
+		    uint64_t number, const char *text, uint32_t last)
 {
 	struct conn *c = g.agent[host];
 	struct wire_exchange m = { .epoch = c->epoch,
-				   .use = EXCHANGE_PMI1,
+				   .use = use,
 				   .ranks = { rank, n },
 				   .number = number,
 				   .last = last,
@@ -76,6 +96,13 @@ static void give(size_t host, const uint32_t *rank, size_t n, uint64_t number,
 	c->events->bytes(c->ctx, buf_head(&b), b.len);
 	buf_free(&b);
 	turn();
+}
+
+/* HOST gives TEXT to exchange NUMBER of N ranks. */
+static void give(size_t host, const uint32_t *rank, size_t n, uint64_t number,
+		 const char *text, bool last)
+{
+	give_to(EXCHANGE_PMI1, host, rank, n, number, text, last);
 }
 
 static void heard_by(size_t host, const char *text)
@@ -124,16 +151,41 @@ START_TEST(who_does_not_come)
 	exits(g.agent[0], 1, 0);
 	deliver(g.agent[0]);
 	turn();
-	heard_by(2, "1[1,4]!1 1[]!1 ");
-	give(1, NULL, 0, 1, "b", true); /* begins after the end */
-	heard_by(1, "1[]!1 ");
+	ck_assert_int_eq(g.j.rank[1].ending.fate, FATE_EXIT); /* it is blamed at once */
+	give(1, NULL, 0, 1, "b", true);                       /* meanwhile */
+	heard_by(2, "");
+	two_seconds_pass();
+	heard_by(0, "");
+	heard_by(1, "1[]! ");
+	heard_by(2, "1[1,4]! 1[]! ");
+	give(1, NULL, 0, 2, "b", true); /* begins after the end */
+	heard_by(1, "1[]! ");
+	two_seconds_pass();
+	heard_by(1, "1[]! 2[]! ");
 	give(2, others, 3, 1, "x", true);
 	give(1, others, 3, 1, "y", true);
-	heard_by(1, "1[]!1 1[2,4,5]=yx ");
+	heard_by(1, "1[]! 2[]! 1[2,4,5]=yx ");
 	exits(g.agent[2], 1, 0); /* what is over stays so */
 	deliver(g.agent[2]);
 	turn();
-	heard_by(1, "1[]!1 1[2,4,5]=yx ");
+	ck_assert(!event_pending(telling, EV_TIMEOUT, NULL));
+	over();
+}
+END_TEST
+
+/* The agent knows it before it knows that the rank's process has ended. */
+START_TEST(lacks_a_rank)
+{
+	run_on();
+	give_to(EXCHANGE_PMIX_FENCE, 0, some, 2, 1, "", EXCHANGE_LACKS_RANK);
+	give_to(EXCHANGE_PMIX_FENCE, 2, some, 2, 1, "C", EXCHANGE_WHOLE);
+	ck_assert_uint_eq(g.j.failed, 0);
+	heard_by(2, "");
+	two_seconds_pass();
+	heard_by(0, "1[1,4]! ");
+	heard_by(2, "1[1,4]! ");
+	give_to(EXCHANGE_PMIX_FENCE, 0, some, 2, 2, "", EXCHANGE_LACKS_RANK + 1);
+	ck_assert(!is_up(0));
 	over();
 }
 END_TEST
@@ -145,8 +197,9 @@ START_TEST(host_is_lost)
 	give(1, others, 3, 1, "y", true);
 	lose(g.agent[2]);
 	turn();
-	heard_by(0, "1[1,4]!4 ");
-	heard_by(1, "1[2,4,5]!4 ");
+	two_seconds_pass();
+	heard_by(0, "1[1,4]! ");
+	heard_by(1, "1[2,4,5]! ");
 	over();
 }
 END_TEST
@@ -183,6 +236,9 @@ START_TEST(cannot_be)
 		ck_assert(is_up(0));
 		give(0, some, 2, 1, "a", true);
 		break;
+	case 6:
+		give(0, some, 2, 1, "", false);
+		break;
 	default:
 		for (uint64_t i = 0; i < 256; i++)
 			give(0, some, 2, i, "a", true);
@@ -205,8 +261,9 @@ int main(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, several);
 	tcase_add_test(t, who_does_not_come);
+	tcase_add_test(t, lacks_a_rank);
 	tcase_add_test(t, host_is_lost);
-	tcase_add_loop_test(t, cannot_be, 0, 7);
+	tcase_add_loop_test(t, cannot_be, 0, 8);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);

@@ -15,20 +15,26 @@ static void add_record(struct buf *b, uint32_t withheld, const char *text)
 }
 
 /* The launcher gets what this host gives. */
-static void given(uint32_t use, const char *ranks, uint64_t number, uint32_t withheld,
-		  const char *text)
+static void given_last(uint32_t use, const char *ranks, uint64_t number, uint32_t how,
+		       uint32_t withheld, const char *text)
 {
 	struct buf record = { 0 };
 	char *want;
 
 	add_record(&record, withheld, text);
-	want = xasprintf("exchange epoch=3 use=%u ranks=[%s] number=%llu last=1 "
+	want = xasprintf("exchange epoch=3 use=%u ranks=[%s] number=%llu last=%u "
 			 "data=(%zu bytes)",
-			 use, ranks, (unsigned long long)number, record.len);
+			 use, ranks, (unsigned long long)number, how, record.len);
 	launcher_hears(want);
 	with(buf_head(&record), record.len);
 	free(want);
 	buf_free(&record);
+}
+
+static void given(uint32_t use, const char *ranks, uint64_t number, uint32_t withheld,
+		  const char *text)
+{
+	given_last(use, ranks, number, EXCHANGE_WHOLE, withheld, text);
 }
 
 /* ... and what all gave; freed. */
@@ -285,40 +291,37 @@ START_TEST(fails)
 	given(FENCE, "", 0, 0, "");
 	given(FENCE, "", 1, 0, "");
 	given(FENCE, "", 2, 0, "");
-	LAUNCHER(exchange_failed, .use = GROUP, .number = 0, .rank = 1);
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 9, .rank = 1);
-	LAUNCHER(exchange_failed, .use = FENCE, .ranks = { far, 2 }, .rank = 1);
+	LAUNCHER(exchange_failed, .use = GROUP, .number = 0);
+	LAUNCHER(exchange_failed, .use = FENCE, .number = 9);
+	LAUNCHER(exchange_failed, .use = FENCE, .ranks = { far, 2 });
 	pass(60000);
 	child_hears_nothing();
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 2, .rank = 1);
-	pass(1000);
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 0, .rank = 1);
-	pass(999);
-	child_hears_nothing();
-	pass(1);
+	LAUNCHER(exchange_failed, .use = FENCE, .number = 2);
 	collected(8, true, 0, "");
+	LAUNCHER(exchange_failed, .use = FENCE, .number = 0);
 	collected(5, true, 0, "");
 	child_hears_nothing();
 	ends(FENCE, all, 1, "seven"); /* that one goes on */
 	collected(7, false, 71, "seven");
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 2, .rank = 1);
+	LAUNCHER(exchange_failed, .use = FENCE, .number = 2);
 	pass(60000);
 	child_hears_nothing();
 	close_server();
 }
 END_TEST
 
-/* A rank of this host has ended: its agent fails the exchange, as the launcher does. */
+/* A rank of this host has ended: the launcher is to fail the exchange. */
 START_TEST(lacks_a_rank)
 {
 	const wire_u32v lists[] = { all, { far, 2 }, { both, 2 } };
+	static const char *const texts[] = { "", "2,4", "2,3" };
 
 	ready_server(3);
 	COLLECT(5, .use = FENCE, .ranks = lists[_i], .withheld = COLLECT_LACKS_RANK);
-	pass(1999);
+	given_last(FENCE, texts[_i], 0, EXCHANGE_LACKS_RANK, 1, "");
+	pass(60000);
 	child_hears_nothing();
-	launcher_hears_nothing();
-	pass(1);
+	LAUNCHER(exchange_failed, .use = FENCE, .ranks = lists[_i]);
 	collected(5, true, 0, "");
 	COLLECT(6, .use = FENCE);
 	given(FENCE, "", _i == 0, 0, ""); /* it had a number */
@@ -336,11 +339,9 @@ START_TEST(of_local_ranks_with_a_dead_one)
 	server_ended(server, 0, true);
 	child_hears("event epoch=3 rank=2 code=4294967096 range=3 info=(0 bytes)");
 	launcher_hears("event epoch=3 rank=2 code=4294967096 range=3 info=(0 bytes)");
-	COLLECT(5, .use = FENCE, .ranks = list);
-	pass(1999);
-	child_hears_nothing();
-	launcher_hears_nothing();
-	pass(1);
+	COLLECT(5, .use = FENCE, .ranks = list, .data = { "abc", 3 });
+	given_last(FENCE, "2,3", 0, EXCHANGE_LACKS_RANK, 1, "");
+	LAUNCHER(exchange_failed, .use = FENCE, .ranks = list);
 	collected(5, true, 0, "");
 	close_server();
 }
@@ -351,12 +352,10 @@ START_TEST(fails_and_server_is_lost)
 	ready_server(2);
 	COLLECT(5, .use = FENCE);
 	given(FENCE, "", 0, 0, "");
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 0, .rank = 1);
 	hang_up_child();
-	pass(2000);
 	state_is(SERVER_PMIX_LOST, "its process has ended");
 	ck_assert_int_eq(LAUNCHER(exchange_data, .use = FENCE, .last = 1), 0);
-	LAUNCHER(exchange_failed, .use = FENCE, .number = 0, .rank = 1);
+	LAUNCHER(exchange_failed, .use = FENCE, .number = 0);
 	close_server();
 }
 END_TEST
