@@ -57,21 +57,17 @@ static bool is_one_of_many(int *status)
 static int main_run(const struct request *r)
 {
 	struct strv notes = { 0 };
-	struct hosts asked = { 0 };
+	struct selection hosts = { 0 };
 	struct err e = { 0 };
-	const bool unread = hosts_read_asked(&asked, r, &e) != 0;
+	const bool none = hosts_select(&hosts, r, &notes, &e) != 0;
 	struct job j;
 	int status, death;
 
-	job_open(&j, r);
-	j.err = e;
-	j.refused =
-		unread || hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
-	hosts_free(&asked); /* that nobody has taken */
 	print_notes(&notes, r);
-	if (j.source.warning)
-		fprintf(stderr, "runner: %s\n", j.source.warning);
+	if (hosts.warning)
+		fprintf(stderr, "runner: %s\n", hosts.warning);
 	strv_free(&notes);
+	job_open(&j, r, &hosts, none ? &e : NULL); /* signals are its events now */
 	/* agents, plan, berths, ranks; output, exits, one cause */
 	status = job_run(&j);
 	death = phase_death(&j);

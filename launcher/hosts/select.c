@@ -18,6 +18,9 @@ struct chosen {
 	size_t *at;                   /* at[i]: the place of host i in allocation */
 	struct host_in_list **list;   /* of each host, or NULL; see struct host */
 	char *from;                   /* the source of hosts, for messages */
+	uint64_t deadline_ms;         /* for their addresses */
+	/* With a saved topology no host is touched: an agent here answers for each. */
+	bool offline;
 };
 
 static void chosen_free(struct chosen *c)
@@ -56,7 +59,8 @@ static size_t first_list(const struct request *r)
 	return 0;
 }
 
-int hosts_read_asked(struct hosts *h, const struct request *r, struct err *e)
+/* The hosts of -H or of the host file; none if R names neither. */
+static int read_asked(struct hosts *h, const struct request *r, struct err *e)
 {
 	if (r->hosts && hosts_parse(h, r->hosts, e))
 		return err_in(e, "%s", r->hosts_from ? r->hosts_from : "-H");
@@ -105,13 +109,12 @@ static void take_all(struct chosen *c)
 }
 
 /* The hosts that were asked for are a part of the allocation. */
-static int take_part(struct chosen *c, bool offline, uint64_t deadline_ms,
-		     struct err *e)
+static int take_part(struct chosen *c, struct err *e)
 {
 	c->at = xcalloc(c->hosts.n, sizeof *c->at);
-	if (allocation_match(c->at, &c->hosts, &c->allocation) && !offline)
+	if (allocation_match(c->at, &c->hosts, &c->allocation) && !c->offline)
 		allocation_match_addresses(c->at, &c->hosts, &c->allocation,
-					   deadline_ms);
+					   c->deadline_ms);
 	return allocation_filter(&c->hosts, c->at, &c->allocation, c->from, e);
 }
 
@@ -259,8 +262,8 @@ static void note_source(const struct chosen *c, const struct request *r,
 
 /* -H or a host file, as a part of the allocation if runner is in one; else all of that;
  * else this machine. */
-static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
-			uint64_t deadline_ms, struct strv *notes, struct err *e)
+static int choose_hosts(struct chosen *c, const struct request *r, struct strv *notes,
+			struct err *e)
 {
 	const bool asked = r->hosts || r->hostfile;
 	const size_t list = first_list(r);
@@ -288,7 +291,7 @@ static int choose_hosts(struct chosen *c, const struct request *r, bool offline,
 	} else {
 		if (!asked && !list)
 			take_all(c);
-		else if (take_part(c, offline, deadline_ms, e))
+		else if (take_part(c, e))
 			return -1;
 		if (!asked && list && take_rest(c, e))
 			return -1;
@@ -337,8 +340,9 @@ static enum transport_choice usual_transport(const struct allocation *from)
 								    : TRANSPORT_AUTO;
 }
 
-static int choose_transport(struct host *h, enum transport_choice choice,
-			    struct strv *notes, struct err *e)
+static int choose_transport(struct host *h, const struct transport_setup *setup,
+			    enum transport_choice choice, struct strv *notes,
+			    struct err *e)
 {
 	const char *reason;
 	struct str why = { 0 };
@@ -363,8 +367,7 @@ static int choose_transport(struct host *h, enum transport_choice choice,
 		break;
 	case TRANSPORT_AUTO:
 		h->transport = h->local ? &transport_local
-					: transport_remote(&h->agents->setup,
-							   &h->target, &why);
+					: transport_remote(setup, &h->target, &why);
 	}
 	if (why.len)
 		strv_take(notes, xasprintf("%s: %s", h->name, why.s));
@@ -380,14 +383,13 @@ static bool is_me(const char *user)
 }
 
 /* Host I of C, whose addresses are FOUND's. */
-static void fill_host(struct host *h, struct agents *a, struct chosen *c, size_t i,
+static void fill_host(struct host *h, struct chosen *c, size_t i,
 		      const struct lookup_answer *found, const struct request *r)
 {
 	const struct host_spec *spec = &c->hosts.v[i];
 	const struct allocation *from = &c->allocation;
 
-	*h = (struct host){ .agents = a,
-			    .name = xstrdup(spec->name),
+	*h = (struct host){ .name = xstrdup(spec->name),
 			    .user = spec->user ? xstrdup(spec->user) : NULL,
 			    .slots = spec->slots,
 			    .max_slots = spec->max_slots,
@@ -412,7 +414,7 @@ static void fill_host(struct host *h, struct agents *a, struct chosen *c, size_t
 }
 
 /* A key in clear is one of the things that -q does not hide. */
-static int prepare_key(struct hosts_source *source, const struct allocation *from,
+static int prepare_key(struct selection *s, const struct allocation *from,
 		       struct err *e)
 {
 	struct str why = { 0 }, config = { 0 };
@@ -425,7 +427,7 @@ static int prepare_key(struct hosts_source *source, const struct allocation *fro
 		str_free(&config);
 	}
 	if (key == SRUN_KEY_CLEAR)
-		source->warning =
+		s->warning =
 			xasprintf("agents call back without MUNGE (%s): a process that "
 				  "reads what srun sends can pose as an agent, or as "
 				  "runner; to use ssh, --transport ssh",
@@ -437,15 +439,14 @@ static int prepare_key(struct hosts_source *source, const struct allocation *fro
 }
 
 /* What srun needs to know of each host. */
-static int prepare_srun(struct agents *a, struct hosts_source *source,
-			const struct chosen *c, struct err *e)
+static int prepare_srun(struct selection *s, const struct chosen *c, struct err *e)
 {
 	char **gpus = xcalloc(c->allocation.hosts.n, sizeof *gpus);
 	bool own_gpus;
 	int rc = allocation_load_gpus(gpus, &own_gpus, &c->allocation, environ, e);
 
-	for (size_t i = 0; i < a->n && !rc; i++) {
-		struct host *h = &a->host[i];
+	for (size_t i = 0; i < s->n && !rc; i++) {
+		struct host *h = &s->host[i];
 
 		h->step_gpus = gpus[c->at[i]] ? xstrdup(gpus[c->at[i]]) : NULL;
 		h->target.gpus = h->step_gpus;
@@ -455,12 +456,11 @@ static int prepare_srun(struct agents *a, struct hosts_source *source,
 	for (size_t i = 0; i < c->allocation.hosts.n; i++)
 		free(gpus[i]);
 	free(gpus);
-	return rc ? rc : prepare_key(source, &c->allocation, e);
+	return rc ? rc : prepare_key(s, &c->allocation, e);
 }
 
 /* The hosts of C, with addresses and transports. */
-static int fill_hosts(struct agents *a, struct hosts_source *source, struct chosen *c,
-		      const struct request *r, bool offline, uint64_t deadline_ms,
+static int fill_hosts(struct selection *s, struct chosen *c, const struct request *r,
 		      struct strv *notes, struct err *e)
 {
 	const bool alone =
@@ -475,49 +475,58 @@ static int fill_hosts(struct agents *a, struct hosts_source *source, struct chos
 
 	for (size_t i = 0; i < n; i++)
 		names[i] = c->hosts.v[i].name;
-	if (!alone && !offline)
-		lookup_all(found, names, n, deadline_ms);
-	a->setup.own_agent = local_agent_path();
-	a->host = xcalloc(n, sizeof *a->host);
-	a->n = n;
+	if (!alone && !c->offline)
+		lookup_all(found, names, n, c->deadline_ms);
+	s->host = xcalloc(n, sizeof *s->host);
+	s->n = n;
 	for (size_t i = 0; i < n; i++) {
-		struct host *h = &a->host[i];
+		struct host *h = &s->host[i];
 
-		fill_host(h, a, c, i, &found[i], r);
-		h->local = alone || offline ||
+		fill_host(h, c, i, &found[i], r);
+		h->local = alone || c->offline ||
 			   (found[i].is_local && is_me(h->user) && !h->target.port);
-		if (offline)
+		if (c->offline)
 			h->transport = &transport_local;
 		else if (!rc)
-			rc = choose_transport(h, choice, notes, e);
+			rc = choose_transport(h, &s->setup, choice, notes, e);
 	}
-	if (choice == TRANSPORT_SRUN && !rc && !offline)
-		rc = prepare_srun(a, source, c, e);
+	if (choice == TRANSPORT_SRUN && !rc && !c->offline)
+		rc = prepare_srun(s, c, e);
 	free(names);
 	free(found);
 	return rc;
 }
 
-int hosts_select(struct agents *a, struct hosts_source *source, struct hosts *asked,
-		 const struct request *r, struct strv *notes, struct err *e)
+struct transport_setup hosts_setup(const struct request *r)
 {
-	/* with a saved topology no host is touched: an agent here answers for each */
-	const bool offline = r->topology.n > 0;
-	/* the hosts that are found need time as well */
-	const uint64_t deadline_ms = clock_ms() + transport_left_ms(&a->setup) / 2;
-	struct chosen c = { .hosts = *asked };
-	int rc;
+	return (struct transport_setup){
+		.ssh_port = r->ssh_port,
+		.identity = r->identity,
+		.accept_new_hosts = r->accept_new_hosts,
+		.agent = r->launch_agent,
+		.own_agent = local_agent_path(),
+		.no_push = r->no_push,
+		.net = r->net,
+		.verbosity = r->verbosity,
+		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_ms,
+	};
+}
 
-	*asked = (struct hosts){ 0 };
-	if (offline && r->plan == PLAN_OFF) {
-		chosen_free(&c);
-		return err_set(e, E_TOPOLOGY_PLAN);
-	}
-	rc = choose_hosts(&c, r, offline, deadline_ms, notes, e) ||
-	     fill_hosts(a, source, &c, r, offline, deadline_ms, notes, e);
-	source->manager = c.allocation.manager;
-	source->job_id = c.allocation.job_id ? xstrdup(c.allocation.job_id) : NULL;
-	source->slots_from = c.from;
+int hosts_select(struct selection *s, const struct request *r, struct strv *notes,
+		 struct err *e)
+{
+	struct chosen c = { .offline = r->topology.n > 0 };
+	int rc = read_asked(&c.hosts, r, e);
+
+	s->begin_ns = clock_ns();
+	s->setup = hosts_setup(r);
+	/* the hosts that are found need time as well */
+	c.deadline_ms = clock_ms() + transport_left_ms(&s->setup) / 2;
+	if (!rc && c.offline && r->plan == PLAN_OFF)
+		rc = err_set(e, E_TOPOLOGY_PLAN);
+	rc = rc || choose_hosts(&c, r, notes, e) || fill_hosts(s, &c, r, notes, e);
+	s->manager = c.allocation.manager;
+	s->slots_from = c.from;
 	c.from = NULL;
 	chosen_free(&c);
 	return rc ? -1 : 0;

@@ -7,37 +7,30 @@
 #ifndef BERTH_LAUNCHER_HOSTS_SELECT_H
 #define BERTH_LAUNCHER_HOSTS_SELECT_H
 
-#include <stdlib.h>
-
 #include "launcher/hosts/agents.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/request.h"
 
-/* Where the hosts come from.  hosts_select() fills it; hosts_source_free(). */
-struct hosts_source {
+/* The hosts of a job, and where they come from. */
+struct selection {
+	struct host *host; /* without agents */
+	size_t n;
+	struct transport_setup setup; /* of their agents, but for the loop */
+	uint64_t begin_ns;            /* clock_ns() when the search for hosts began */
 	enum allocation_manager
 		manager;  /* ALLOCATION_NONE: the user, or this machine */
-	char *job_id;     /* the manager's, or NULL */
 	char *slots_from; /* for messages; NULL before slots are known */
 	char *warning;    /* a line for the user, with -q as well; or NULL */
 };
 
-/* The hosts of -H or of the host file into H, which must be {0}; none if R names
- * neither.  A host file may be a terminal or a FIFO: this waits for it, so signals
- * should still have their usual effect, and no deadline run.  0, or -1 with E. */
-int hosts_read_asked(struct hosts *h, const struct request *r, struct err *e);
+/* The hosts of R into S, which must be {0}.  A host file may be a terminal or a FIFO,
+ * and a name server slow: this waits for them, so signals should still have their usual
+ * effect.  NOTES gets lines for the user, "NAME: why".  0, or -1 with E; what S has
+ * goes to job_open() then, too. */
+int hosts_select(struct selection *s, const struct request *r, struct strv *notes,
+		 struct err *e);
 
-/* Fill A's hosts, its setup.own_agent, and SOURCE from ASKED, which it takes over, or
- * from what else there is.  NOTES gets lines for the user, "NAME: why".  0, or -1 with
- * E. */
-int hosts_select(struct agents *a, struct hosts_source *source, struct hosts *asked,
-		 const struct request *r, struct strv *notes, struct err *e);
-
-static inline void hosts_source_free(struct hosts_source *s)
-{
-	free(s->job_id);
-	free(s->slots_from);
-	free(s->warning);
-}
+/* How agents are started for R.  The time that they have to start begins now. */
+struct transport_setup hosts_setup(const struct request *r);
 
 #endif

@@ -113,28 +113,30 @@ static void arm_timer(struct job *j)
 
 /* ---- from the hosts to the status ---- */
 
-void job_open(struct job *j, const struct request *r)
+void job_open(struct job *j, const struct request *r, const struct selection *hosts,
+	      const struct err *e)
 {
-	*j = (struct job){ .request = r, .epoch = 1, .begin_ns = clock_ns() };
+	*j = (struct job){ .request = r,
+			   .epoch = 1,
+			   .source = *hosts,
+			   .begin_ns = hosts->begin_ns,
+			   .refused = e };
+	if (e)
+		j->err = *e;
 	j->base = loop_open();
 	j->timer = event_new(j->base, -1, 0, job_on_timer, j);
 	signals_open(j, job_signal);
 	job_spec_open(&j->spec);
-	j->agents.base = j->base;
-	j->agents.events = &messages_events;
-	j->agents.ctx = j;
-	j->agents.host_timeout_ms = (uint64_t)r->host_timeout_ms;
-	j->agents.setup = (struct transport_setup){
-		.base = j->base,
-		.ssh_port = r->ssh_port,
-		.identity = r->identity,
-		.accept_new_hosts = r->accept_new_hosts,
-		.agent = r->launch_agent,
-		.no_push = r->no_push,
-		.net = r->net,
-		.verbosity = r->verbosity,
-		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_ms,
-	};
+	j->agents = (struct agents){ .base = j->base,
+				     .host = hosts->host,
+				     .n = hosts->n,
+				     .setup = hosts->setup,
+				     .host_timeout_ms = (uint64_t)r->host_timeout_ms,
+				     .events = &messages_events,
+				     .ctx = j };
+	j->agents.setup.base = j->base;
+	for (size_t i = 0; i < hosts->n; i++)
+		hosts->host[i].agents = &j->agents;
 }
 
 static bool slots_known(const struct job *j)
@@ -229,7 +231,8 @@ void job_free(struct job *j)
 	acts_forget_ranks(j);
 	free(j->rank);
 	free(j->run);
-	hosts_source_free(&j->source);
+	free(j->source.slots_from);
+	free(j->source.warning);
 	check_lines_free(&j->checks);
 	free(j->usage);
 	free(j->cause);

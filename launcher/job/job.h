@@ -91,9 +91,9 @@ struct job {
 
 	/* its hosts */
 	struct agents agents;
-	struct host_run *run;       /* run[0..agents.n) */
-	struct hosts_source source; /* where they and their slots came from */
-	bool lost;                  /* a host that was needed was lost, in this epoch */
+	struct host_run *run;    /* run[0..agents.n) */
+	struct selection source; /* where they and their slots came from */
+	bool lost;               /* a host that was needed was lost, in this epoch */
 	struct cleanup cleanup;
 	struct check_items checks; /* of --check, so far */
 
@@ -123,10 +123,11 @@ struct job {
 	int interrupts; /* ^C so far */
 };
 
-/* A job for R, which must outlive it, before its hosts are known. */
-void job_open(struct job *j, const struct request *r);
-/* From the hosts in j->agents to their end: returns phase_status().  All errors have
- * been said. */
+/* A job for R, which must outlive it, on HOSTS, which it takes over.  E: why
+ * there are none, or NULL.  From now on, signals are its events. */
+void job_open(struct job *j, const struct request *r, const struct selection *hosts,
+	      const struct err *e);
+/* From the hosts to their end: returns phase_status().  All errors have been said. */
 int job_run(struct job *j);
 void job_free(struct job *j);
 

@@ -403,6 +403,20 @@ know() { # HOST PORT KEY-OF
 }
 
 # bats test_tags=all
+@test "^C ends runner at once while it looks a name up" {
+	on n0 cp /etc/resolv.conf /run/resolv.conf
+	on n0 sh -c 'echo nameserver 10.77.0.4 > /etc/resolv.conf'
+	"$VCLUSTER" netem n4 loss 99.9%
+	start --start-timeout 60 -H nosuch true
+	wait_for on n0 sh -c '[ "$(ls /proc/$(cat /run/runner.pid)/task | wc -l)" -gt 1 ]'
+	signal INT
+	status_of_job 5
+	"$VCLUSTER" netem n4 clear
+	on n0 cp /run/resolv.conf /etc/resolv.conf
+	((status == 130))
+}
+
+# bats test_tags=all
 @test "names without addresses are counted; other hosts of one failure each have user and port" {
 	for transport in ssh openssh; do
 		# a DNS label has at most 63 bytes, so that no name server is asked

@@ -50,20 +50,22 @@ static void mem_close(struct conn *c)
 static const struct transport memory = { "memory", mem_start, mem_send, mem_close,
 					 NULL };
 
-static void add_hosts(struct job *j)
+static void open_job(struct job *j, const struct request *r)
 {
-	j->source.slots_from = xstrdup("-H");
-	j->agents.n = HOSTS;
-	j->agents.host = xcalloc(HOSTS, sizeof *j->agents.host);
-	for (size_t i = 0; i < HOSTS; i++) {
-		struct host *h = &j->agents.host[i];
+	struct selection s = { .host = xcalloc(HOSTS, sizeof *s.host),
+			       .n = HOSTS,
+			       .setup = hosts_setup(r),
+			       .slots_from = xstrdup("-H") };
 
-		*h = (struct host){ .agents = &j->agents,
-				    .name = xstrdup(i ? "b" : "a"),
+	for (size_t i = 0; i < HOSTS; i++) {
+		struct host *h = &s.host[i];
+
+		*h = (struct host){ .name = xstrdup(i ? "b" : "a"),
 				    .slots = RANKS / HOSTS,
 				    .transport = &memory };
 		h->target.name = h->name;
 	}
+	job_open(j, r, &s, NULL);
 }
 
 /* ---- the script ---- */
@@ -182,8 +184,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	dup2(null, 2); /* notes of runner */
 	r.check = p < end && *p == 254;
 	p += r.check;
-	job_open(&j, &r);
-	add_hosts(&j);
+	open_job(&j, &r);
 	job_begin(&j);
 	job_turn(&j);
 	while (p < end && j.phase != JOB_DONE) {

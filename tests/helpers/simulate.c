@@ -532,14 +532,13 @@ static void take_over(struct job *j)
 static int run(const struct request *r)
 {
 	struct strv notes = { 0 };
-	struct hosts asked = { 0 };
+	struct selection hosts = { 0 };
+	struct err e = { 0 };
 	struct job j;
 	int status;
 
 	step_begin();
-	job_open(&j, r);
-	j.refused = hosts_read_asked(&asked, r, &j.err) ||
-		    hosts_select(&j.agents, &j.source, &asked, r, &notes, &j.err);
+	job_open(&j, r, &hosts, hosts_select(&hosts, r, &notes, &e) ? &e : NULL);
 	strv_free(&notes);
 	step_end("hosts");
 	take_over(&j);

@@ -285,6 +285,7 @@ static void rig_open(size_t nhosts, const char *options)
 	struct strv argv = { 0 }, notes = { 0 };
 	struct str print = { 0 };
 	char *none[] = { NULL };
+	struct selection s = { .n = nhosts, .slots_from = xstrdup("-H") };
 	struct err e;
 
 	strv_add(&argv, "runner");
@@ -295,20 +296,20 @@ static void rig_open(size_t nhosts, const char *options)
 	ck_assert_msg(options_read(&g.r, &notes, &print, NULL, (int)argv.n, argv.v,
 				   none, &e) == OPTIONS_RUN,
 		      "%s", e.text);
-	job_open(&g.j, &g.r);
-	g.nhosts = g.j.agents.n = nhosts;
-	g.j.agents.host = xcalloc(nhosts, sizeof *g.j.agents.host);
-	g.j.source.slots_from = xstrdup("-H");
+	s.begin_ns = clock_ns();
+	s.setup = hosts_setup(&g.r);
+	s.host = xcalloc(nhosts, sizeof *s.host);
+	g.nhosts = nhosts;
 	for (size_t i = 0; i < nhosts; i++) {
-		struct host *h = &g.j.agents.host[i];
+		struct host *h = &s.host[i];
 
-		*h = (struct host){ .agents = &g.j.agents,
-				    .name = xasprintf("h%zu", i),
+		*h = (struct host){ .name = xasprintf("h%zu", i),
 				    .slots = 2,
 				    .exit_status = -1,
 				    .transport = &memory };
 		h->target.name = h->name;
 	}
+	job_open(&g.j, &g.r, &s, NULL);
 	strv_free(&argv);
 	strv_free(&notes);
 	str_free(&print);
