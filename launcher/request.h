@@ -36,6 +36,13 @@ struct app {
 	char *per_host_from;
 };
 
+/* The addresses that begin as ADDRESS does, in its first BITS bits. */
+struct net_range {
+	bool v4;
+	unsigned char address[16];
+	unsigned bits;
+};
+
 /* A set of ranks that grows as ranks are added.  {0} is empty. */
 struct rank_set {
 	bool all;       /* it holds every rank; bits do not count */
@@ -94,7 +101,8 @@ struct request {
 	char *identity; /* -i, or NULL */
 	bool accept_new_hosts;
 	char *launch_agent;
-	char *net; /* --net, or NULL */
+	struct net_range *net; /* net[0..nnet): --net; none: all addresses */
+	size_t nnet;
 	bool no_push;
 	long start_timeout_ms, host_timeout_ms;
 	long timeout_ms; /* 0: none */

@@ -344,36 +344,30 @@ int value_hosts(const struct setting *s, const char *value, struct err *e)
 /* Addresses and networks, "ADDRESS/BITS". */
 int value_net(const struct setting *s, const char *value, struct err *e)
 {
-	char *copy = xstrdup(value), *rest = copy, *word, *entry;
-	bool valid = true;
+	char *copy = xstrdup(value), *rest = copy, *word;
+	int rc = 0;
 
-	while (valid && (word = strsep(&rest, ","))) {
-		const size_t length = strlen(word);
-		char *slash = strchr(word, '/');
-		unsigned char address[16];
-		bool v4;
+	s->r->nnet = 0;
+	while (!rc && (word = strsep(&rest, ","))) {
+		const char *slash = strchr(word, '/');
+		char *address = xstrndup(word, strcspn(word, "/"));
+		struct net_range range = { 0 };
 		long bits;
 
-		if (slash)
-			*slash = '\0';
-		v4 = inet_pton(AF_INET, word, address) == 1;
-		valid = (v4 || inet_pton(AF_INET6, word, address) == 1) &&
-			(!slash ||
-			 !str_to_long(&bits, slash + 1, 0, v4 ? 32 : 128, NULL));
-		if (slash)
-			*slash = '/';
-		if (!valid)
-			err_set(e, E_RANGE, (int)length, word);
+		range.v4 = inet_pton(AF_INET, address, range.address) == 1;
+		bits = range.v4 ? 32 : 128;
+		if ((!range.v4 && inet_pton(AF_INET6, address, range.address) != 1) ||
+		    (slash && str_to_long(&bits, slash + 1, 0, bits, NULL)))
+			rc = err_set(e, E_RANGE, (int)strlen(word), word);
+		free(address);
+		range.bits = (unsigned)bits;
+		s->r->net = xreallocarray(s->r->net, s->r->nnet + 1, sizeof *s->r->net);
+		s->r->net[s->r->nnet++] = range;
 	}
 	free(copy);
-	if (!valid)
-		return -1;
-	free(s->r->net);
-	s->r->net = xstrdup(value);
-	entry = xasprintf("BERTH_NET=%s", value);
-	strv_add(&s->r->export, entry);
-	free(entry);
-	return 0;
+	if (!rc)
+		strv_take(&s->r->export, xasprintf("BERTH_NET=%s", value));
+	return rc;
 }
 
 /* A list of ranks, ranges and words. */

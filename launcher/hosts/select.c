@@ -507,6 +507,7 @@ struct transport_setup hosts_setup(const struct request *r)
 		.own_agent = local_agent_path(),
 		.no_push = r->no_push,
 		.net = r->net,
+		.nnet = r->nnet,
 		.verbosity = r->verbosity,
 		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_ms,
 	};

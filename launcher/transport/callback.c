@@ -1,6 +1,5 @@
 #include "launcher/transport/callback.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <ifaddrs.h>
@@ -253,8 +252,8 @@ unsigned callback_port(const struct callback *c)
 	return c->port;
 }
 
-/* Is A in one of the RANGES, "10.0.0.0/8,fd00::/8", which were checked? */
-static bool in_ranges(const struct sockaddr_storage *a, const char *ranges)
+static bool in_ranges(const struct sockaddr_storage *a, const struct net_range *range,
+		      size_t n)
 {
 	const struct sockaddr_in *a4 = (const void *)a;
 	const struct sockaddr_in6 *a6 = (const void *)a;
@@ -262,21 +261,12 @@ static bool in_ranges(const struct sockaddr_storage *a, const char *ranges)
 	const unsigned char *own =
 		v4 ? (const void *)&a4->sin_addr : (const void *)&a6->sin6_addr;
 
-	for (const char *at = ranges; *at; at += strcspn(at, ","), at += *at == ',') {
-		unsigned char want[16];
-		char word[64];
-		unsigned bits = v4 ? 32 : 128;
-		char *slash;
+	for (size_t i = 0; i < n; i++) {
+		const unsigned char *want = range[i].address;
+		const unsigned whole = range[i].bits / 8, bits = range[i].bits % 8;
 
-		snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
-		slash = strchr(word, '/');
-		if (slash) {
-			*slash = '\0';
-			bits = (unsigned)strtoul(slash + 1, NULL, 10);
-		}
-		if (inet_pton(v4 ? AF_INET : AF_INET6, word, want) == 1 &&
-		    !memcmp(own, want, bits / 8) &&
-		    !(bits % 8 && (own[bits / 8] ^ want[bits / 8]) >> (8 - bits % 8)))
+		if (range[i].v4 == v4 && !memcmp(own, want, whole) &&
+		    !(bits && (own[whole] ^ want[whole]) >> (8 - bits)))
 			return true;
 	}
 	return false;
@@ -294,7 +284,7 @@ static bool is_of_use(const struct ifaddrs *a, bool loopback)
 		!IN6_IS_ADDR_LINKLOCAL(&a6->sin6_addr));
 }
 
-void callback_addresses(struct strv *out, const char *net)
+void callback_addresses(struct strv *out, const struct net_range *net, size_t n)
 {
 	struct ifaddrs *all, *a;
 	char text[LOOKUP_TEXT_BYTES];
@@ -304,7 +294,7 @@ void callback_addresses(struct strv *out, const char *net)
 	for (int loopback = 0; !out->n && loopback < 2; loopback++)
 		for (a = all; a && out->n < ADDRESSES_MOST; a = a->ifa_next)
 			if (is_of_use(a, loopback) &&
-			    (!net || in_ranges((const void *)a->ifa_addr, net)) &&
+			    (!n || in_ranges((const void *)a->ifa_addr, net, n)) &&
 			    !lookup_text((const void *)a->ifa_addr, text, sizeof text))
 				strv_add(out, text);
 	freeifaddrs(all);

@@ -9,6 +9,7 @@
 #ifndef BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 #define BERTH_LAUNCHER_TRANSPORT_CALLBACK_H
 
+#include "launcher/request.h"
 #include "launcher/transport/sealed.h"
 
 enum { CALLBACK_CALLERS_MOST = 256 };
@@ -28,9 +29,9 @@ struct callback *callback_open(struct event_base *base, const unsigned char *key
 /* So many agents are awaited. */
 void callback_expect(struct callback *c, size_t agents);
 unsigned callback_port(const struct callback *c);
-/* Append this machine's addresses as numbers, those in the ranges NET alone unless that
- * is NULL.  Loopback ones only if there are no others. */
-void callback_addresses(struct strv *out, const char *net);
+/* Append this machine's addresses as numbers, those in NET[0..N) alone if N is not 0.
+ * Loopback ones only if there are no others. */
+void callback_addresses(struct strv *out, const struct net_range *net, size_t n);
 void callback_close(struct callback *c);
 
 #endif

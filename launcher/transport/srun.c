@@ -103,7 +103,7 @@ static int open_gate(const struct transport_setup *setup, struct err *e)
 		return err_set(e, E_SYSTEM, "libsodium", "it cannot be initialised");
 	key_random(gate.key);
 	read_port_range(&first, &last);
-	callback_addresses(&gate.addresses, setup->net);
+	callback_addresses(&gate.addresses, setup->net, setup->nnet);
 	if (!gate.addresses.n)
 		return err_set(e, E_SRUN_ADDRESS);
 	gate.door =

@@ -12,6 +12,7 @@
 
 #include "common/err.h"
 #include "common/str.h"
+#include "launcher/request.h"
 
 struct event_base;
 struct conn;
@@ -43,7 +44,9 @@ struct transport_setup {
 	const char *agent;     /* --launch-agent, or NULL */
 	const char *own_agent; /* the agent next to the running runner, or NULL */
 	bool no_push;
-	const char *net;      /* --net: addresses at which agents may call; or NULL */
+	/* net[0..nnet): at addresses of these agents may call; none: at any */
+	const struct net_range *net;
+	size_t nnet;
 	uint64_t deadline_ms; /* clock_ms() at which a start has failed */
 	int verbosity;
 };

@@ -5,6 +5,8 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
+#include "launcher/cli/values.h"
+
 START_TEST(an_agent_is_handed_over)
 {
 	struct far f = connected();
@@ -391,8 +393,13 @@ START_TEST(addresses_in_ranges)
 {
 	struct strv out = { 0 };
 	struct str all = { 0 };
+	struct request r = { 0 };
+	const struct setting s = { .r = &r };
 
-	callback_addresses(&out, nets[_i].net);
+	ck_assert(!nets[_i].net || !value_net(&s, nets[_i].net, NULL));
+	callback_addresses(&out, r.net, r.nnet);
+	free(r.net);
+	strv_free(&r.export);
 	for (size_t i = 0; i < out.n; i++)
 		str_addf(&all, "%s ", out.v[i]);
 	ck_assert_str_eq(str_text(&all), nets[_i].want);
