@@ -6,7 +6,7 @@
 #define BERTH_LAUNCHER_REQUEST_H
 
 #include "common/job.h"
-#include "common/str.h"
+#include "launcher/hosts.h"
 
 enum map_by { MAP_SLOT, MAP_NODE };
 enum per_object { PER_NODE, PER_SOCKET, PER_NUMA }; /* of a host */
@@ -31,8 +31,9 @@ struct app {
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
 	/* Of an app behind a ':'.  Those of the first app are the job's. */
-	char *hosts, *hosts_from; /* its -H, or NULL */
-	int per_host;             /* its -ppn; 0: not given */
+	struct hosts hosts; /* its -H, or none */
+	char *hosts_from;
+	int per_host; /* its -ppn; 0: not given */
 	char *per_host_from;
 };
 
@@ -68,8 +69,8 @@ struct request {
 	size_t napp; /* at least 1 */
 
 	/* hosts and mapping */
-	char *hosts;      /* -H, or NULL */
-	char *hosts_from; /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
+	struct hosts hosts; /* -H, or none */
+	char *hosts_from;   /* "-H", "BERTH_HOSTS", "hosts in /etc/..." */
 	char *hostfile;
 	struct strv
 		rank_hosts; /* --rankfile: the host of each rank, as typed; or none */

@@ -99,7 +99,7 @@ const struct option option_table[] = {
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON | OPTION_LATER,
-	  "hosts", "BERTH_HOSTS", .set = value_hosts, .at = offsetof(struct request, hosts),
+	  "hosts", "BERTH_HOSTS", .set = value_hosts,
 	  .help = "hosts and their slots: ip1:8,ip2:8",
 	  .text = "Run the job on the hosts in LIST. The number after a colon says how many ranks a "
 		  "host takes (its slots): ip1:8,user@ip2:8, gpu[01-16]:8, [fe80::1]:8. A host "
@@ -115,7 +115,7 @@ const struct option option_table[] = {
 		  "manager's job they must fit into its slots; a program with its own -H gets "
 		  "slots before one without." },
 	{ "--hostfile --machinefile -f", "FILE", TOPIC_hosts, OPTION_COMMON | OPTION_FILE,
-	  "hostfile", "BERTH_HOSTFILE", .set = value_hosts, .at = offsetof(struct request, hostfile),
+	  "hostfile", "BERTH_HOSTFILE", .set = value_hostfile,
 	  .help = "read the hosts from FILE",
 	  .text = "Read the hosts from FILE, one on each line: 'ip1 slots=8 max_slots=8', 'ip1:8', "
 		  "or 'ip1' repeated. 'ip1 slots=8 port=2222' or 'ip1:2222:8' has the port of its "

@@ -32,7 +32,7 @@ static void app_free(struct app *a)
 	strv_free(&a->export);
 	free(a->np_from);
 	free(a->wdir);
-	free(a->hosts);
+	hosts_free(&a->hosts);
 	free(a->hosts_from);
 	free(a->per_host_from);
 	*a = (struct app){ 0 };
@@ -43,7 +43,7 @@ void options_free(struct request *r)
 	for (size_t i = 0; i < r->napp && r->app; i++)
 		app_free(&r->app[i]);
 	free(r->app);
-	free(r->hosts);
+	hosts_free(&r->hosts);
 	free(r->hosts_from);
 	free(r->hostfile);
 	strv_free(&r->rank_hosts);
@@ -207,8 +207,11 @@ static int apply_line(const struct setting *all, const struct line *l, struct er
 		else
 			rc = g->option->set ? g->option->set(&s, g->value[0], e) : 0;
 		if (rc && e && e->id != E_FOREIGN && e->id != E_TWO_HOSTS &&
-		    e->id != E_APP_FILE)
+		    e->id != E_APP_FILE) {
 			err_in(e, "%s", g->typed);
+			if (g->app && g->option && g->option->set == value_hosts)
+				err_in(e, "app %zu", g->app + 1);
+		}
 		if (rc)
 			return -1;
 	}

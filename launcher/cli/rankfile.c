@@ -114,25 +114,21 @@ int value_rankfile(const struct setting *s, const char *value, struct err *e)
 	struct str text = { 0 };
 	struct request *r = s->r;
 	bool slots = false;
-	int rc = 0;
+	char *list;
+	int rc;
 
-	strv_free(&r->rank_hosts);
+	if (value_forget_hosts(s, r->hosts.n || r->hostfile, e))
+		return -1;
 	if (file_read(&text, value, RANKFILE_BYTES_MAX, false))
 		rc = err_set(e, E_RANKFILE, value, (size_t)0, strerror(errno));
 	else
 		rc = rankfile_parse(&r->rank_hosts, &slots, str_text(&text), value, e);
 	str_free(&text);
-	if (!rc && (r->hosts || r->hostfile) && *s->hosts == s->source)
-		rc = err_set(e, E_TWO_HOSTS, s->typed);
+	list = rankfile_list(&r->rank_hosts);
+	rc = rc || hosts_parse(&r->hosts, list, e);
+	free(list);
 	if (rc)
 		return -1;
-	free(r->hosts);
-	free(r->hostfile);
-	free(r->hosts_from);
-	r->hostfile = NULL;
-	r->hosts = rankfile_list(&r->rank_hosts);
-	r->hosts_from = xstrdup(s->from);
-	*s->hosts = s->source;
 	if (slots)
 		value_ignored(s, "slot= in the rankfile",
 			      "each rank gets CPUs near its GPU, see --bind-to");

@@ -312,32 +312,45 @@ int value_map_by(const struct setting *s, const char *value, struct err *e)
 	return rc;
 }
 
-/* -H and --hostfile.  A later source overrides an earlier one.  Both in one source are
- * an error.  -H of a later app is its own. */
+int value_forget_hosts(const struct setting *s, bool others, struct err *e)
+{
+	struct request *r = s->r;
+
+	if (others && *s->hosts == s->source)
+		return err_set(e, E_TWO_HOSTS, s->typed);
+	hosts_free(&r->hosts);
+	free(r->hostfile);
+	r->hostfile = NULL;
+	strv_free(&r->rank_hosts);
+	values_keep(&r->hosts_from, s->from);
+	*s->hosts = s->source;
+	return 0;
+}
+
+/* -H of a later app is its own. */
 int value_hosts(const struct setting *s, const char *value, struct err *e)
 {
-	char **own = values_field(s);
-	char **other = own == &s->r->hosts ? &s->r->hostfile : &s->r->hosts;
+	const bool later = is_later(s);
+	struct hosts *own = later ? &s->app->hosts : &s->r->hosts;
 
 	if (!*value)
 		return err_set(e, E_OPTION_EMPTY);
-	if (is_later(s)) {
-		if (check_later(s, e))
-			return -1;
-		values_keep(&s->app->hosts, value);
-		values_keep(&s->app->hosts_from, s->from);
-		return 0;
-	}
-	if (*other && *s->hosts == s->source) {
-		err_set(e, E_TWO_HOSTS, s->typed);
+	if (later ? check_later(s, e)
+		  : value_forget_hosts(s, s->r->hostfile != NULL, e))
 		return -1;
-	}
-	free(*other);
-	*other = NULL;
-	strv_free(&s->r->rank_hosts); /* of an earlier source */
-	values_keep(own, value);
-	values_keep(&s->r->hosts_from, s->from);
-	*s->hosts = s->source;
+	hosts_free(own);
+	if (later)
+		values_keep(&s->app->hosts_from, s->from);
+	return hosts_parse(own, value, e);
+}
+
+int value_hostfile(const struct setting *s, const char *value, struct err *e)
+{
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
+	if (value_forget_hosts(s, s->r->hosts.n, e))
+		return -1;
+	s->r->hostfile = xstrdup(value);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ int value_choice(const struct setting *s, const char *value,
 int value_ranks(const struct setting *s, const char *value, struct err *e);
 int value_map_by(const struct setting *s, const char *value, struct err *e);
 int value_hosts(const struct setting *s, const char *value, struct err *e);
+int value_hostfile(const struct setting *s, const char *value, struct err *e);
 int value_net(const struct setting *s, const char *value, struct err *e);
 int value_grace(const struct setting *s, const char *value, struct err *e);
 int value_show(const struct setting *s, const char *value, struct err *e);
@@ -35,6 +36,10 @@ int value_horovod(const struct setting *s, const char *value, struct err *e);
 int value_topology(const struct setting *s, const char *value, struct err *e);
 int value_verbose(const struct setting *s, const char *value, struct err *e);
 int value_quiet(const struct setting *s, const char *value, struct err *e);
+
+/* S names hosts: what an earlier source said of them is forgotten.  E_TWO_HOSTS if
+ * OTHERS are named, and by the same source. */
+int value_forget_hosts(const struct setting *s, bool others, struct err *e);
 
 /* E_CHOICE with the names in CHOICES, and the nearest one as the hint.  Always -1. */
 int value_none_of(const char *value, const char *const *choices, struct err *e);

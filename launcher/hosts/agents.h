@@ -11,7 +11,7 @@
 #define BERTH_LAUNCHER_HOSTS_AGENTS_H
 
 #include "common/wire.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/transport/transport.h"
 
 struct event;

@@ -11,7 +11,7 @@
 #ifndef BERTH_LAUNCHER_HOSTS_ALLOCATION_H
 #define BERTH_LAUNCHER_HOSTS_ALLOCATION_H
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 enum allocation_manager {
 	ALLOCATION_NONE,

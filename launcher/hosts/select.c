@@ -34,27 +34,11 @@ static void chosen_free(struct chosen *c)
 	free(c->from);
 }
 
-static char *asked_from(const struct request *r)
-{
-	return r->hosts ? xstrdup(r->hosts_from ? r->hosts_from : "-H")
-			: xasprintf("host file '%s'", r->hostfile);
-}
-
-/* Add the hosts of APP's -H to H. */
-static int add_list(struct hosts *h, const struct app *app, struct err *e)
-{
-	struct hosts own = { 0 };
-	int rc = hosts_parse(&own, app->hosts, e) || hosts_merge(h, &own, e);
-
-	hosts_free(&own);
-	return rc ? err_in(e, "%s", app->hosts_from) : 0;
-}
-
 /* The first app behind a ':' that has -H, or 0. */
 static size_t first_list(const struct request *r)
 {
 	for (size_t a = 1; a < r->napp; a++)
-		if (r->app[a].hosts)
+		if (r->app[a].hosts.n)
 			return a;
 	return 0;
 }
@@ -62,13 +46,13 @@ static size_t first_list(const struct request *r)
 /* The hosts of -H or of the host file; none if R names neither. */
 static int read_asked(struct hosts *h, const struct request *r, struct err *e)
 {
-	if (r->hosts && hosts_parse(h, r->hosts, e))
-		return err_in(e, "%s", r->hosts_from ? r->hosts_from : "-H");
-	if (!r->hosts && r->hostfile)
+	if (!r->hosts.n && r->hostfile)
 		return hosts_read_file(h, r->hostfile, e);
-	for (size_t a = 1; a < r->napp; a++)
-		if (r->app[a].hosts && add_list(h, &r->app[a], e))
+	for (size_t a = 0; a < r->napp; a++)
+		if (hosts_merge(h, a ? &r->app[a].hosts : &r->hosts, e)) {
+			err_in(e, "%s", r->app[a].hosts_from);
 			return err_in(e, "app %zu", a + 1);
+		}
 	return 0;
 }
 
@@ -156,19 +140,16 @@ static void read_lists(struct chosen *c, const struct request *r)
 	c->list = xcalloc(c->hosts.n, sizeof *c->list);
 	for (size_t i = 0; i < c->hosts.n; i++) {
 		c->list[i] = xcalloc(r->napp, sizeof **c->list);
-		if (!r->hosts)
+		if (!r->hosts.n)
 			c->list[i][0] =
 				(struct host_in_list){ (uint32_t)i + 1, SLOTS_AUTO };
 	}
 	for (size_t a = 0; a < r->napp; a++) {
-		const char *list = a ? r->app[a].hosts : r->hosts;
-		struct hosts own = { 0 };
+		const struct hosts *own = a ? &r->app[a].hosts : &r->hosts;
 		size_t at = 0; /* most often a list has the order of all hosts */
 
-		if (!list || hosts_parse(&own, list, NULL))
-			continue;
-		for (size_t i = 0; i < own.n; i++) {
-			const struct host_spec *h = &own.v[i];
+		for (size_t i = 0; i < own->n; i++) {
+			const struct host_spec *h = &own->v[i];
 
 			while (strcasecmp(c->hosts.v[at].name, h->name) != 0)
 				at = (at + 1) % c->hosts.n;
@@ -176,7 +157,6 @@ static void read_lists(struct chosen *c, const struct request *r)
 			c->list[at][a].slots =
 				h->counted || !managed ? h->slots : SLOTS_AUTO;
 		}
-		hosts_free(&own);
 	}
 }
 
@@ -193,9 +173,9 @@ static int sum_per_host(const char **from, const struct chosen *c,
 
 		if (app->per_host)
 			*from = app->per_host_from;
-		if (!app->hosts && !app->per_host)
+		if (!app->hosts.n && !app->per_host)
 			continue; /* as the first app */
-		if (!list || list[app->hosts ? a : 0].at)
+		if (!list || list[app->hosts.n ? a : 0].at)
 			sum += app->per_host ? app->per_host : r->per_host;
 	}
 	return sum < INT_MAX ? (int)sum : INT_MAX;
@@ -265,12 +245,13 @@ static void note_source(const struct chosen *c, const struct request *r,
 static int choose_hosts(struct chosen *c, const struct request *r, struct strv *notes,
 			struct err *e)
 {
-	const bool asked = r->hosts || r->hostfile;
+	const bool asked = r->hosts.n || r->hostfile;
 	const size_t list = first_list(r);
 	struct err why = { 0 };
 
 	if (asked)
-		c->from = asked_from(r);
+		c->from = r->hosts.n ? xstrdup(r->hosts_from)
+				     : xasprintf("host file '%s'", r->hostfile);
 	else if (list)
 		c->from = xstrdup(r->app[list].hosts_from);
 	allocation_find(&c->allocation, environ);
@@ -464,7 +445,7 @@ static int fill_hosts(struct selection *s, struct chosen *c, const struct reques
 		      struct strv *notes, struct err *e)
 {
 	const bool alone =
-		!r->hosts && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
+		!r->hosts.n && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
 	const enum transport_choice choice = r->transport != TRANSPORT_AUTO
 						     ? r->transport
 						     : usual_transport(&c->allocation);

@@ -9,7 +9,7 @@
 #ifndef BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 #define BERTH_LAUNCHER_HOSTS_SLURM_GPUS_H
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 /* Does only `scontrol show job --details` tell how many GPUs each host has? */
 bool slurm_gpus_differ(char *const *env);

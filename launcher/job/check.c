@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/job/imports.h"
 #include "launcher/transport/lookup.h"
 

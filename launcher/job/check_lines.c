@@ -1,6 +1,6 @@
 #include "launcher/job/check_lines.h"
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 void check_lines_add(struct check_items *l, size_t host, enum check_row row,
 		     enum check_verdict verdict, const char *text, const char *hint)

@@ -1,6 +1,6 @@
 #include "launcher/job/job_plan.h"
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/job/report.h"
 
 /* How many of H's GPUs the job may use. */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/package.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/job.h"

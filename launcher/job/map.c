@@ -35,7 +35,7 @@ struct pool {
 /* The first app of the pool of app A. */
 static size_t pool_of(const struct request *r, size_t a)
 {
-	return r->app[a].hosts || r->app[a].per_host ? a : 0;
+	return r->app[a].hosts.n || r->app[a].per_host ? a : 0;
 }
 
 /* What -ppn, or --map-by ppr:N:OBJECT, gives host H. */
@@ -83,13 +83,13 @@ static void open_pool(struct pool *q, const struct request *r, size_t a,
 	*q = (struct pool){ .app = a, .slots_from = slots_from };
 	q->per_host = app->per_host ? app->per_host : r->per_host;
 	q->per_object = app->per_host ? PER_NODE : r->per_object;
-	if (app->hosts)
+	if (app->hosts.n)
 		q->slots_from = app->hosts_from;
 	q->host = xcalloc(nhosts, sizeof *q->host);
 	q->at = xcalloc(nhosts, sizeof *q->at);
 	for (size_t h = 0; h < nhosts; h++) {
 		const struct host_in_list *in =
-			hosts[h].list ? &hosts[h].list[app->hosts ? a : 0] : NULL;
+			hosts[h].list ? &hosts[h].list[app->hosts.n ? a : 0] : NULL;
 		const size_t at = in ? in->at - 1 : h;
 		const int left = hosts[h].slots - (int)used[h].slots;
 		struct map_host *host = &q->host[at];

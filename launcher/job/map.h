@@ -10,7 +10,7 @@
 #define BERTH_LAUNCHER_JOB_MAP_H
 
 #include "common/str.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/request.h"
 
 struct map_host {

@@ -4,7 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/job/report.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
 

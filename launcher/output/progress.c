@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/loop.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 enum {
 	FIRST_MS = 1000,

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

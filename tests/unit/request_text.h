@@ -39,9 +39,18 @@ static void say_list(struct str *s, const char *name, const struct strv *list)
 		str_addf(s, " %s=%s", name, list->v[i]);
 }
 
+static void say_host_list(struct str *s, const struct hosts *h)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		str_addf(s, "%s%s", i ? "," : " hosts=", h->v[i].name);
+		if (h->v[i].counted)
+			str_addf(s, ":%d", h->v[i].slots);
+	}
+}
+
 static void say_hosts(struct str *s, const struct request *r)
 {
-	say_text(s, "hosts", r->hosts);
+	say_host_list(s, &r->hosts);
 	say_text(s, "hostfile", r->hostfile);
 	say_text(s, "from", r->hosts_from);
 	say_number(s, "ppn", r->per_host, 0);
@@ -115,7 +124,7 @@ static void say_app(struct str *s, const struct app *a)
 		say_text(s, "npfrom", a->np_from);
 	say_list(s, "x", &a->export);
 	say_text(s, "wdir", a->wdir);
-	say_text(s, "hosts", a->hosts);
+	say_host_list(s, &a->hosts);
 	say_text(s, "from", a->hosts_from);
 	say_number(s, "ppn", a->per_host, 0);
 	str_add(s, " [");

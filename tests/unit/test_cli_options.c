@@ -470,7 +470,7 @@ static const struct {
 	  " error '--local-ranks-filter' of torchrun is not supported | use --show" },
 	/* srun */
 	{ "--nodes=2 -w n[1-2] --ntasks-per-node 4 a",
-	  " hosts=n[1-2] from=-w ppn=4 nodes=2 [a]" },
+	  " hosts=n1,n2 from=-w ppn=4 nodes=2 [a]" },
 	{ "--nodes 2-4 a", " error '--nodes 2-4' of srun is not supported | " NODES },
 	{ "--nodelist=a,b c", " hosts=a,b from=--nodelist [c]" },
 	{ "-w a -H b c", " hosts=b from=-H [c]" },

@@ -64,7 +64,7 @@ static void make(struct input *in, const struct map_case *c)
 		in->app[i].np = c->np[i];
 		in->app[i].per_host = c->own_ppn[i];
 		if (i && c->lists[i]) {
-			in->app[i].hosts = (char *)(uintptr_t)c->lists[i];
+			in->app[i].hosts.n = 1;
 			in->app[i].hosts_from = (char *)(uintptr_t) "-H";
 		}
 		for (size_t h = 0; h < in->n && c->lists[0]; h++) {

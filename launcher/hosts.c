@@ -1,4 +1,4 @@
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

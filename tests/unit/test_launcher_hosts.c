@@ -2,7 +2,7 @@
 #include <check.h>
 #include <unistd.h>
 
-#include "launcher/hosts/hosts.h"
+#include "launcher/hosts.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

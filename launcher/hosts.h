@@ -4,8 +4,8 @@
  * Sources: "host:slots" of MPICH's hydra and horovodrun; "host slots=N max_slots=M
  * port=P" of Open MPI; repeated lines of a PBS node file; "gpu[01-16]" as Slurm and
  * pdsh write it; "[address]" for IPv6 as RFC 3986 section 3.2.2 has it. */
-#ifndef BERTH_LAUNCHER_HOSTS_HOSTS_H
-#define BERTH_LAUNCHER_HOSTS_HOSTS_H
+#ifndef BERTH_LAUNCHER_HOSTS_H
+#define BERTH_LAUNCHER_HOSTS_H
 
 #include "common/str.h"
 
