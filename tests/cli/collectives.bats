@@ -53,6 +53,7 @@ on() { # CASE RANKS...
 @test "a set that its members alone make" { on make 1 2 3 4; }
 @test "counts that only their rank knows, and room for what comes" { on counts 1 2 3 5; }
 @test "sends and receives" { on sends 1 2 3 4; }
+@test "sets that overlap: sums and messages in all of them, in another order on each rank" { on overlap 2 3 4 5; }
 @test "Adasum is what its formula says" { on adasum 1 2 3 5 6 7 8; }
 @test "what ranks call for differently is an error on all that names both sides" { on mismatch 2 3 4 8; }
 @test "arguments that can't be" { on arguments 1 2 4; }

@@ -46,6 +46,7 @@ checked() { # HOSTS CASE...
 	checked "n[1-2]" reductions scaled moves sets async poll thresholds join mismatch arguments
 	checked "n[1-2]" meet requests abort make counts sends
 	checked "n[1-2]" waiting lacking stop again late
+	checked "n[1-3]" overlap
 	[ "${SAN:-}" ] || checked "n[1-2]" starved # sanitizers do not live without memory
 }
 # bats test_tags=all

@@ -15,6 +15,7 @@
 #include "tests/helpers/collectives/failures.h"
 #include "tests/helpers/collectives/joined.h"
 #include "tests/helpers/collectives/lifetimes.h"
+#include "tests/helpers/collectives/overlap.h"
 #include "tests/helpers/collectives/requests.h"
 #include "tests/helpers/collectives/counts.h"
 #include "tests/helpers/collectives/sends.h"
@@ -472,6 +473,7 @@ static const struct {
 	{ "make", makes },
 	{ "counts", counts },
 	{ "sends", sends },
+	{ "overlap", overlap },
 	{ "lost-again", lost_again },
 };
 
