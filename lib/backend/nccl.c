@@ -541,9 +541,10 @@ static int nccl_reduce(struct nccl_group *g, struct nccl_work *own,
 				       g->comm, g->stream);
 	for (unsigned i = 1; i < g->n; i++)
 		even &= coll_part(c, g->n, i) == part;
-	in = nccl_apart(g, own, c, coll_part_at(c, g->n, g->n) * size,
-			(char *)c->out - coll_part_at(c, g->n, g->me) * size,
-			coll_part(c, g->n, g->me) * size);
+	in = nccl_apart(
+		g, own, c, coll_part_at(c, g->n, g->n) * size,
+		(void *)((uintptr_t)c->out - coll_part_at(c, g->n, g->me) * size),
+		coll_part(c, g->n, g->me) * size);
 	if (even)
 		return nccl.ncclReduceScatter(in, c->out, part, type, op, g->comm,
 					      g->stream);

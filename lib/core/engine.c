@@ -242,7 +242,7 @@ berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 
 	if (!r)
 		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
-	rc = engine_begin(e, &r, 1, n == 1 && op->marked, why);
+	rc = engine_begin(e, &r, 1, n == 1 && op_is_device(op) && op->marked, why);
 	if (!rc)
 		*request = r;
 	return rc;
