@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/backend/cuda.h"
+#include "lib/base/clock.h"
 #include "lib/base/kern.h"
 #include "lib/base/thread.h"
 
@@ -20,6 +21,9 @@ enum {
 	MAGIC = 0xcafebeef,
 	HOST_IMMEDIATE = 1 /* a scalar is read in the call */
 };
+
+/* For ncclCommAbort() to end what runs. */
+#define ABORT_NS 10000000000
 
 /* NCCL's numbers. */
 enum { NCCL_OK, NCCL_INVALID_USAGE = 5, NCCL_REMOTE = 6, NCCL_IN_PROGRESS = 7 };
@@ -54,6 +58,7 @@ struct nccl_group {
 	int device;
 	void *comm, *stream;
 	bool revoked;
+	uint64_t revoked_ns;
 	_Atomic bool ended; /* the communicator, after that */
 	_Atomic int holders;
 	int failed; /* the last code of CUDA that is not 0 */
@@ -306,8 +311,15 @@ static void nccl_revoke(void *group)
 	if (g->revoked)
 		return;
 	g->revoked = true;
+	g->revoked_ns = clock_ns();
 	if (g->comm)
 		nccl_begin_end(g);
+}
+
+/* ncclCommAbort() may hang.  Then a work that runs is given up, with all it has. */
+static bool nccl_has_time(const struct nccl_group *g)
+{
+	return clock_ns() - g->revoked_ns < ABORT_NS;
 }
 
 static void nccl_leave(void *group)
@@ -726,7 +738,7 @@ static berth_result nccl_begun(void *group, struct device_work *w)
 {
 	struct nccl_group *g = group;
 
-	if (g->revoked && !atomic_load(&g->ended))
+	if (g->revoked && !atomic_load(&g->ended) && nccl_has_time(g))
 		return BERTH_BUSY;
 	if (!cuda_enter(g->device))
 		return BERTH_SYSTEM;
@@ -748,7 +760,9 @@ static berth_result nccl_test(void *group, struct device_work *w)
 	cuda_leave();
 	if (done != CUDA_NOT_READY)
 		return nccl_cuda(g, done) ? BERTH_OK : BERTH_SYSTEM;
-	rc = g->revoked ? BERTH_BUSY : nccl_look(g);
+	if (g->revoked)
+		return w->runs && !nccl_has_time(g) ? BERTH_SYSTEM : BERTH_BUSY;
+	rc = nccl_look(g);
 	return rc ? rc : BERTH_BUSY;
 }
 

@@ -10,7 +10,9 @@
  * else: not on where this rank's arrays lie, nor on a count of its own.
  *
  * A thread per communicator ends it, since NCCL waits for other ranks there, or for
- * the device.  After ncclCommAbort() there is no call of that communicator. */
+ * the device; nobody waits for that thread.  After ncclCommAbort() there is no call of
+ * that communicator.  If it has not ended what runs in 10 s, that is given up, and what
+ * it holds is never freed. */
 #ifndef BERTH_LIB_NCCL_H
 #define BERTH_LIB_NCCL_H
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 45
+# takes_s: 60
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Operations on the memory of a device, by NCCL's back end: a stand-in of one GPU in each rank
 # (tests/standin) is its libcuda and libnccl.  Random programs with it are in programs.bats.
@@ -77,6 +77,7 @@ does() { # [OPTION VALUE]... CASE
 		does -np 2 -hosts 2 "$case"
 		does -np 4 -hosts 2 "$case"
 	done
+	STANDIN_MISTAKE=abort-hangs does -np 3 die-in-kernel
 }
 
 @test "a rank that is late, one that aborts, one that leaves" {

@@ -15,7 +15,8 @@
  *   moved     a copy goes elsewhere
  *   wait      memory is freed by a call that waits for the device
  *   destroy   leave() waits until the communicator is destroyed
- *   die-joining, die-launching   the last rank is killed there */
+ *   die-joining, die-launching   the last rank is killed there
+ *   abort-hangs   ncclCommAbort() does nothing, for ever */
 #ifndef BERTH_TESTS_CHECKED_H
 #define BERTH_TESTS_CHECKED_H
 

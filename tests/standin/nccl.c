@@ -486,6 +486,8 @@ int ncclCommAbort(void *p)
 
 	enter(c);
 	atomic_store(&c->ended, 1);
+	while (standin_makes("abort-hangs"))
+		usleep(NAP_US);
 	atomic_store(&c->ends, 1);
 	end(c);
 	return NCCL_SUCCESS;
