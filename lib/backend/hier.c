@@ -37,37 +37,24 @@ static void hier_leave(void *group)
 
 /* ---- joining ---- */
 
-/* A group of the ranks with local number LOCAL on each host.  NULL: out of memory. */
-static void *join_lane(const struct hier_config *c, unsigned local)
+/* A group of N ranks across hosts, of which this is ME: those with local number LOCAL
+ * on each host, or with MEMBERS_NONE all.  NULL: out of memory. */
+static void *join_across(const struct hier_config *c, uint32_t group, unsigned n,
+			 unsigned me, unsigned local)
 {
-	const struct members *m = c->members;
-	unsigned *place = calloc(m->nhosts, sizeof *place);
-	struct tcp_config config = { c->way->lanes, c->net, c->group + 1, m->nhosts,
-				     m->here,       place,  c->algorithms };
-	void *group = NULL;
+	unsigned *place = calloc(n, sizeof *place);
+	struct tcp_config config = { c->way->lanes, c->net,       group, n, me,
+				     place,         c->algorithms };
+	void *made = NULL;
 
-	for (unsigned h = 0; place && h < m->nhosts; h++)
-		place[h] = members_place(m, h, local);
+	for (unsigned i = 0; place && i < n; i++)
+		place[i] =
+			local == MEMBERS_NONE ? i : members_place(c->members, i, local);
 	if (place)
-		group = c->way->join_across(&config);
+		made = c->way->join_across(&config);
 	free(place);
-	return group;
-}
-
-static void *join_all(const struct hier_config *c)
-{
-	const struct members *m = c->members;
-	unsigned *place = calloc(m->n, sizeof *place);
-	struct tcp_config config = { c->way->lanes, c->net, c->group,     m->n,
-				     m->me,         place,  c->algorithms };
-	void *group = NULL;
-
-	for (unsigned i = 0; place && i < m->n; i++)
-		place[i] = i;
-	if (place)
-		group = c->way->join_across(&config);
-	free(place);
-	return group;
+	/* cppcheck-suppress returnDanglingLifetime */
+	return made;
 }
 
 struct hier *hier_join(const struct hier_config *c)
@@ -84,9 +71,9 @@ struct hier *hier_join(const struct hier_config *c)
 	t->counts = calloc(m->n, sizeof *t->counts);
 	t->agreement = calloc(1, sizeof *t->agreement);
 	if (t->counts && t->agreement)
-		t->all = join_all(c);
+		t->all = join_across(c, c->group, m->n, m->me, MEMBERS_NONE);
 	if (t->all && has_lane)
-		t->lane = join_lane(c, m->local_me);
+		t->lane = join_across(c, c->group + 1, m->nhosts, m->here, m->local_me);
 	if (t->all && (t->lane || !has_lane)) {
 		t->local = c->local;
 		return t;

@@ -156,7 +156,7 @@ static berth_result nccl_card(int device, unsigned n, unsigned me,
 {
 	struct nccl_card c = { .version = 0 };
 	const char *wrong = cuda_load();
-	int d, major, minor, rc;
+	int d, major = 0, minor = 0, rc;
 
 	_Static_assert(sizeof c <= DEVICE_CARD_BYTES, "a card of NCCL");
 	(void)n;
@@ -292,7 +292,7 @@ static void *nccl_end_comm(void *p)
 	return NULL;
 }
 
-/* Without a thread the communicator stays for good. */
+/* Without a thread the communicator stays for good, and G with it. */
 static void nccl_begin_end(struct nccl_group *g)
 {
 	pthread_t t;
@@ -300,8 +300,6 @@ static void nccl_begin_end(struct nccl_group *g)
 	atomic_fetch_add(&g->holders, 1);
 	if (thread_start(&t, "berth-nccl-end", nccl_end_comm, g))
 		pthread_detach(t);
-	else
-		nccl_let_go(g);
 }
 
 static void nccl_revoke(void *group)
