@@ -146,8 +146,8 @@ void p2p_go_on(struct p2p_message *m)
 
 	e->is_asked = false;
 	if (!g->over && !e->is_over) {
-		match_entry(m, e);
-		if (e->from != g->me)
+		match_entry(m, e); /* E is gone */
+		if (m->from != g->me)
 			p2p_push(g->p2p, g->pair[m->from].peer);
 		return;
 	}
