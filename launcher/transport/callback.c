@@ -141,21 +141,6 @@ static void callback_on_pause(evutil_socket_t fd, short what, void *ctx)
 	loop_watch(c->readable);
 }
 
-/* The first of a turn was not accepted.  The oldest caller gives up its descriptor for
- * the next turn.  Without callers the connection waits, or its event would come in each
- * turn. */
-static void refuse_first(struct callback *c, int error)
-{
-	if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM)
-		return;
-	if (c->oldest) {
-		callback_drop(c->oldest);
-		return;
-	}
-	event_del(c->readable);
-	loop_after_ms(c->pause, PAUSE_MS);
-}
-
 /* An error after the first says nothing: the kernel asks for a descriptor before it
  * looks whether anybody waits. */
 static void on_connection(evutil_socket_t fd, short what, void *ctx)
@@ -166,11 +151,23 @@ static void on_connection(evutil_socket_t fd, short what, void *ctx)
 	for (int i = 0; i < ACCEPTS_AT_ONCE; i++) {
 		int one = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (one < 0 && !i)
-			refuse_first(c, errno);
-		if (one < 0)
+		if (one >= 0) {
+			add_caller(c, one);
+			continue;
+		}
+		if (i || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS &&
+			  errno != ENOMEM))
 			return;
-		add_caller(c, one);
+		/* The oldest caller gives up its descriptor for the next turn.
+		 * Without callers the connection waits, or its event would come in
+		 * each turn. */
+		if (c->oldest) {
+			callback_drop(c->oldest);
+			return;
+		}
+		event_del(c->readable);
+		loop_after_ms(c->pause, PAUSE_MS);
+		return;
 	}
 }
 

@@ -223,8 +223,7 @@ char *login_limit_key(const char *name, const struct sockaddr_storage *addr, siz
 	return xasprintf("%s %d", name, port);
 }
 
-bool login_limit_enter(struct login_permit *p, const char *key,
-		       void (*on_granted)(void *ctx), void *ctx)
+bool login_limit_enter(struct login_permit *p, const char *key, struct event *wake)
 {
 	/* One per address, a few bytes: kept.  A tree, as each host has its own (10000
 	 * hosts: 16 ms, with a list 170 ms). */
@@ -240,7 +239,7 @@ bool login_limit_enter(struct login_permit *p, const char *key,
 		(*found)->last = &(*found)->first;
 	}
 	l = *found;
-	*p = (struct login_permit){ .limit = l, .on_granted = on_granted, .ctx = ctx };
+	*p = (struct login_permit){ .limit = l, .wake = wake };
 	if (l->granted < LOGIN_LIMIT) {
 		l->granted++;
 		p->granted = true;
@@ -283,7 +282,7 @@ void login_limit_leave(struct login_permit *p)
 	}
 	dial_unqueue(l, next);
 	next->granted = true;
-	next->on_granted(next->ctx);
+	loop_after_ms(next->wake, 0);
 }
 
 unsigned dial_backoff_ms(unsigned tries)

@@ -12,6 +12,7 @@
 
 #include "common/str.h"
 
+struct event;
 struct event_base;
 struct dial;
 
@@ -45,8 +46,7 @@ struct login_permit {
 	struct login_limit *limit;
 	struct login_permit *next; /* in the queue */
 	bool granted;
-	void (*on_granted)(void *ctx);
-	void *ctx;
+	struct event *wake;
 };
 
 /* The key of the limit for PORT at ADDR[0..N), which several names may share; at NAME
@@ -55,9 +55,8 @@ char *login_limit_key(const char *name, const struct sockaddr_storage *addr, siz
 		      int port);
 
 /* Ask for a permit of the limit KEY (an address and port, or a proxy).  True: granted
- * now.  False: login_limit_leave() of another one will call on_granted(ctx). */
-bool login_limit_enter(struct login_permit *p, const char *key,
-		       void (*on_granted)(void *ctx), void *ctx);
+ * now.  False: login_limit_leave() of another one will run WAKE, a timer. */
+bool login_limit_enter(struct login_permit *p, const char *key, struct event *wake);
 /* Give the permit back, or stop waiting.  {0} is left alone. */
 void login_limit_leave(struct login_permit *p);
 

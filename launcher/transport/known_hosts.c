@@ -307,18 +307,6 @@ struct known_file *known_file_parse(const char *name, char *text, size_t n)
 	return f;
 }
 
-static void free_file(struct known_file *f)
-{
-	free(f->plain.v);
-	free(f->pattern.v);
-	free(f->hashed.v);
-	free(f->marked.v);
-	free(f->entry);
-	free(f->name);
-	free(f->text);
-	free(f);
-}
-
 static void take_line(const struct known_file *f, const struct known_line *line,
 		      bool without_port, struct known_keys *keys)
 {
@@ -403,8 +391,16 @@ static char *hosts_read_text(const char *path, size_t most, size_t *n)
 /* The lock is held. */
 static void hosts_unref(struct known_file *f)
 {
-	if (!--f->users)
-		free_file(f);
+	if (--f->users)
+		return;
+	free(f->plain.v);
+	free(f->pattern.v);
+	free(f->hashed.v);
+	free(f->marked.v);
+	free(f->entry);
+	free(f->name);
+	free(f->text);
+	free(f);
 }
 
 struct known_file *known_file_get(const char *path)

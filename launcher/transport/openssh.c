@@ -126,33 +126,30 @@ static void openssh_on_install(struct conn *c, enum install_event got)
 	}
 }
 
-/* ssh goes on with a changed or a revoked key where StrictHostKeyChecking says so. */
-static void warn_of_key(struct conn *c)
-{
-	const char *said = child_said(c->ssh);
-
-	if (ssh_said_revoked(said))
-		agent_install_warn(&c->install, "its host key is revoked, and "
-						"StrictHostKeyChecking accepts it");
-	else if (ssh_said_changed(said))
-		agent_install_warn(&c->install,
-				   "its host key is not the one in known_hosts, and "
-				   "StrictHostKeyChecking accepts it");
-}
-
 static void openssh_on_bytes(void *ctx, const void *data, size_t n)
 {
 	struct conn *c = ctx;
+	const char *said;
 
 	c->refs++;
 	login_limit_leave(&c->permit); /* it is logged in */
 	c->last.id = ERR_NONE;
-	if (!c->up)
-		warn_of_key(c);
-	if (c->up)
+	if (c->up) {
 		c->events->bytes(c->ctx, data, n);
-	else
+	} else {
+		said = child_said(c->ssh);
+		/* ssh goes on with such a key where StrictHostKeyChecking says so */
+		if (ssh_said_revoked(said))
+			agent_install_warn(&c->install,
+					   "its host key is revoked, and "
+					   "StrictHostKeyChecking accepts it");
+		else if (ssh_said_changed(said))
+			agent_install_warn(
+				&c->install,
+				"its host key is not the one in known_hosts, and "
+				"StrictHostKeyChecking accepts it");
 		openssh_on_install(c, agent_install_bytes(&c->install, data, n));
+	}
 	conn_unref(c);
 }
 
@@ -235,11 +232,6 @@ static void run_ssh(struct conn *c)
 	strv_free(&argv);
 }
 
-static void openssh_on_permit(void *wake)
-{
-	loop_after_ms(wake, 0);
-}
-
 static void openssh_on_wake(evutil_socket_t fd, short what, void *ctx)
 {
 	struct conn *c = ctx;
@@ -250,8 +242,7 @@ static void openssh_on_wake(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	c->refs++;
 	key = login_limit_key(t->name, t->addr, t->naddr, transport_port(c->setup, t));
-	if (c->permit.granted ||
-	    login_limit_enter(&c->permit, key, openssh_on_permit, c->wake))
+	if (c->permit.granted || login_limit_enter(&c->permit, key, c->wake))
 		run_ssh(c);
 	free(key);
 	conn_unref(c);
@@ -265,10 +256,8 @@ static void openssh_on_deadline(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (transport_left_ms(c->setup)) {
-		loop_after_ms(c->deadline, transport_left_ms(c->setup));
+	if (!transport_is_late(c->setup, c->deadline))
 		return;
-	}
 	c->refs++;
 	if (*said) {
 		line = agent_install_last_line(said);

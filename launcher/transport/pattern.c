@@ -5,20 +5,19 @@
 
 enum { PATTERN_MAX = 1023 }; /* a list with a longer one matches nothing, as in ssh */
 
-static bool pattern_same(char a, char b, bool fold)
-{
-	return fold ? tolower((unsigned char)a) == tolower((unsigned char)b) : a == b;
-}
-
 bool pattern_match(const char *pattern, size_t n, const char *text, bool fold)
 {
 	const char *p = pattern, *end = p + n, *star = NULL, *from = NULL;
 
 	while (*text) {
+		const unsigned char a = (unsigned char)*text;
+		const unsigned char b = p < end ? (unsigned char)*p : 0;
+
 		if (p < end && *p == '*') {
 			star = ++p;
 			from = text;
-		} else if (p < end && (*p == '?' || pattern_same(*p, *text, fold))) {
+		} else if (p < end &&
+			   (b == '?' || a == b || (fold && tolower(a) == tolower(b)))) {
 			p++;
 			text++;
 		} else if (star) { /* the last star takes one character more */

@@ -54,14 +54,6 @@ void sealed_key_free(struct sealed_key *k)
 	free(k);
 }
 
-static uint64_t name_of(const unsigned char call[KEY_CALL_BYTES])
-{
-	uint64_t name;
-
-	memcpy(&name, call + KEY_CALL_BYTES - KEY_CALL_MAC_BYTES, sizeof name);
-	return name ? name : 1;
-}
-
 /* Where NAME is, or would be. */
 static uint64_t *place_of(struct sealed_key *k, uint64_t name)
 {
@@ -107,18 +99,6 @@ static void sealed_unref(struct sealed *s)
 	free(s);
 }
 
-static void sealed_end(struct sealed *s)
-{
-	const struct transport_end how = { .status = -1, .said = "" };
-
-	event_del(s->readable);
-	event_del(s->writable);
-	if (!s->ended && !s->closed) {
-		s->ended = true;
-		s->events->ended(s->ctx, &how);
-	}
-}
-
 static void sealed_flush(struct sealed *s)
 {
 	while (s->out.len) {
@@ -140,8 +120,12 @@ static void sealed_flush(struct sealed *s)
 static bool take_call(struct sealed *s)
 {
 	unsigned char answer[KEY_ANSWER_BYTES];
-	const uint64_t name = name_of(buf_head(&s->in));
+	uint64_t name; /* the last bytes of its call; 0 is none */
 
+	memcpy(&name,
+	       (const char *)buf_head(&s->in) + KEY_CALL_BYTES - KEY_CALL_MAC_BYTES,
+	       sizeof name);
+	name = name ? name : 1;
 	if (*place_of(s->key, name) ||
 	    !key_answer(&s->side, s->key->key, buf_head(&s->in), answer))
 		return false;
@@ -176,6 +160,7 @@ static void sealed_on_readable(evutil_socket_t fd, short what, void *ctx)
 {
 	struct sealed *s = ctx;
 	const size_t most = s->open ? READ_BYTES : KEY_CALL_BYTES - s->in.len;
+	const struct transport_end how = { .status = -1, .said = "" };
 	ssize_t n = recv(fd, buf_reserve(&s->in, most), most, MSG_DONTWAIT);
 
 	(void)what;
@@ -184,8 +169,14 @@ static void sealed_on_readable(evutil_socket_t fd, short what, void *ctx)
 	s->refs++;
 	if (n > 0)
 		s->in.len += (size_t)n;
-	if (n <= 0 || !sealed_take(s))
-		sealed_end(s);
+	if (n <= 0 || !sealed_take(s)) {
+		event_del(s->readable);
+		event_del(s->writable);
+		if (!s->ended && !s->closed) {
+			s->ended = true;
+			s->events->ended(s->ctx, &how);
+		}
+	}
 	sealed_unref(s);
 }
 

@@ -82,55 +82,26 @@ static void read_conf(struct str *conf)
 			file_read(conf, paths[i], CONF_BYTES, true);
 }
 
-static void read_port_range(unsigned *first, unsigned *last)
-{
-	struct str conf = { 0 };
-
-	*first = *last = 0;
-	read_conf(&conf);
-	if (!srun_port_range(str_text(&conf), first, last))
-		*first = *last = 0;
-	str_free(&conf);
-}
-
 static int open_gate(const struct transport_setup *setup, struct err *e)
 {
-	unsigned first, last;
+	unsigned first = 0, last = 0;
+	struct str conf = { 0 };
 
 	if (gate.door)
 		return 0;
 	if (key_init())
 		return err_set(e, E_SYSTEM, "libsodium", "it cannot be initialised");
 	key_random(gate.key);
-	read_port_range(&first, &last);
+	read_conf(&conf);
+	if (!srun_port_range(str_text(&conf), &first, &last))
+		first = last = 0;
+	str_free(&conf);
 	callback_addresses(&gate.addresses, setup->net, setup->nnet);
 	if (!gate.addresses.n)
 		return err_set(e, E_SRUN_ADDRESS);
 	gate.door =
 		callback_open(setup->base, gate.key, first, last, on_called, NULL, e);
 	return gate.door ? 0 : -1;
-}
-
-static void close_gate(void)
-{
-	if (gate.door)
-		callback_close(gate.door);
-	gate.door = NULL;
-	strv_free(&gate.addresses);
-	explicit_bzero(gate.key, sizeof gate.key);
-	event_free(gate.wake);
-	gate.wake = NULL;
-	gate.base = NULL;
-}
-
-static void srun_await(struct conn *c)
-{
-	c->next = NULL;
-	if (!gate.first)
-		gate.last = &gate.first;
-	*gate.last = c;
-	gate.last = &c->next;
-	loop_after_ms(gate.wake, 0);
 }
 
 /* C has called, or failed. */
@@ -145,8 +116,16 @@ static void await_no_more(struct conn *c)
 	*at = c->next;
 	for (gate.last = &gate.first; *gate.last;)
 		gate.last = &(*gate.last)->next;
-	if (!gate.first)
-		close_gate();
+	if (gate.first)
+		return;
+	if (gate.door)
+		callback_close(gate.door);
+	gate.door = NULL;
+	strv_free(&gate.addresses);
+	explicit_bzero(gate.key, sizeof gate.key);
+	event_free(gate.wake);
+	gate.wake = NULL;
+	gate.base = NULL;
 }
 
 /* ---- steps ---- */
@@ -267,16 +246,8 @@ static void on_srun_writable(void *ctx)
 	}
 }
 
-/* Of several steps that begin at one time, Slurm 22.05 fails some ("Unspecified error",
- * in 1 of 10 rounds of 4). */
-static void srun_try_again(struct conn *c)
-{
-	step_leave(c);
-	c->tries++;
-	loop_after_ms(gate.wake, AGAIN_MS);
-}
-
-/* Hosts that have called do not need srun. */
+/* Hosts that have called do not need srun.  Of several steps that begin at one time,
+ * Slurm 22.05 fails some ("Unspecified error", in 1 of 10 rounds of 4). */
 static void on_srun_ended(void *ctx, const struct transport_end *end)
 {
 	struct step *s = ctx;
@@ -287,10 +258,13 @@ static void on_srun_ended(void *ctx, const struct transport_end *end)
 	s->srun = NULL;
 	for (struct conn *c = gate.first, *next; c; c = next) {
 		next = c->next;
-		if (c->step == s && c->target->own_gpus && c->tries < STEP_TRIES)
-			srun_try_again(c);
-		else if (c->step == s)
+		if (c->step == s && c->target->own_gpus && c->tries < STEP_TRIES) {
+			step_leave(c);
+			c->tries++;
+			loop_after_ms(gate.wake, AGAIN_MS);
+		} else if (c->step == s) {
 			fail_with_srun(c);
+		}
 	}
 }
 
@@ -484,10 +458,8 @@ static void srun_on_deadline(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (transport_left_ms(c->setup)) {
-		loop_after_ms(c->deadline, transport_left_ms(c->setup));
+	if (!transport_is_late(c->setup, c->deadline))
 		return;
-	}
 	str_add(&text, "nothing called ");
 	for (size_t i = 0; i < gate.addresses.n; i++)
 		str_addf(&text, "%s%s", i ? ", " : "", gate.addresses.v[i]);
@@ -514,7 +486,11 @@ static struct conn *srun_start(const struct transport_setup *setup,
 		gate.base = setup->base;
 		gate.wake = event_new(setup->base, -1, 0, srun_on_wake, NULL);
 	}
-	srun_await(c);
+	if (!gate.first)
+		gate.last = &gate.first;
+	*gate.last = c;
+	gate.last = &c->next;
+	loop_after_ms(gate.wake, 0);
 	return c;
 }
 

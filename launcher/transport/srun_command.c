@@ -187,18 +187,14 @@ static bool is_noise(const char *line)
 	return !*p || strstr(p, "lacks support for cpu binding");
 }
 
-/* What srun says after a task has said why it ends. */
-static bool command_is_exit(const char *line)
-{
-	return strstr(line, ": Exited with exit code ");
-}
-
 char *srun_words(const char *said)
 {
 	char *copy = xstrdup(said), *line, *rest = copy, *last = NULL, *words = NULL;
 
 	while ((line = strsep(&rest, "\n")))
-		if (!is_noise(line) && !(last && command_is_exit(line)))
+		if (!is_noise(line) &&
+		    /* a task has said before why it ends */
+		    !(last && strstr(line, ": Exited with exit code ")))
 			last = line;
 	if (last)
 		words = agent_install_quote(last, strlen(last));

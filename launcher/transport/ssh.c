@@ -151,32 +151,22 @@ static size_t count_addresses(const struct conn *c)
 	return strcmp(c->login.host, c->target->name) ? 0 : c->target->naddr;
 }
 
-static void start_proxy(struct conn *c)
-{
-	c->got = ssh_login_proxy(&c->login);
-	if (c->got == LOGIN_FAILED)
-		ssh_finish(c, &c->login.err, -1);
-	else if (c->got == LOGIN_OTHER)
-		ssh_finish(c, NULL, -1);
-	c->got = LOGIN_WAIT;
-}
-
 static void start_dial(struct conn *c)
 {
 	c->phase = PHASE_LOGIN;
 	if (c->login.proxy) {
-		start_proxy(c);
+		c->got = ssh_login_proxy(&c->login);
+		if (c->got == LOGIN_FAILED)
+			ssh_finish(c, &c->login.err, -1);
+		else if (c->got == LOGIN_OTHER)
+			ssh_finish(c, NULL, -1);
+		c->got = LOGIN_WAIT;
 		return;
 	}
 	c->phase = PHASE_DIAL;
 	c->dial = dial_start(c->setup->base, c->login.host, c->target->addr,
 			     count_addresses(c), c->login.port, c->login.facts.family,
 			     on_dialed, c);
-}
-
-static void ssh_on_permit(void *wake)
-{
-	loop_after_ms(wake, 0);
 }
 
 static void start_try(struct conn *c)
@@ -192,7 +182,7 @@ static void start_try(struct conn *c)
 			     : login_limit_key(c->login.host, c->target->addr,
 					       count_addresses(c), c->login.port);
 	c->phase = PHASE_PERMIT;
-	if (login_limit_enter(&c->permit, key, ssh_on_permit, c->wake))
+	if (login_limit_enter(&c->permit, key, c->wake))
 		start_dial(c);
 	free(key);
 }
@@ -441,10 +431,8 @@ static void ssh_on_deadline(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (transport_left_ms(c->setup)) {
-		loop_after_ms(c->deadline, transport_left_ms(c->setup));
+	if (!transport_is_late(c->setup, c->deadline))
 		return;
-	}
 	ssh_pool_cancel(c->task);
 	c->task = NULL;
 	if (c->phase == PHASE_PERMIT)

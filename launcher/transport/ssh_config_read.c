@@ -130,12 +130,6 @@ static int read_by_name(const void *name, const void *keyword)
 	return strcmp(name, ((const struct keyword *)keyword)->name);
 }
 
-static const struct keyword *find_keyword(const char *name)
-{
-	return bsearch(name, keywords, sizeof keywords / sizeof *keywords,
-		       sizeof *keywords, read_by_name);
-}
-
 /* ---- lines ---- */
 
 static void read_file(struct ssh_config *c, const char *path, const char *dir,
@@ -251,14 +245,6 @@ static void read_words(struct ssh_config_line *line, const char *s, enum words w
 		strv_take(&line->args, xstrndup(s, n));
 }
 
-static bool has_final(const struct strv *args)
-{
-	for (size_t i = 0; i < args->n; i++)
-		if (!strcasecmp(args->v[i] + (*args->v[i] == '!'), "final"))
-			return true;
-	return false;
-}
-
 /* What ends ssh in whichever block it stands, and what makes it read all twice. */
 static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
 		       enum words words)
@@ -271,8 +257,11 @@ static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
 		what = "a line with too few words or too many";
 	else if (words == FLAG && !line->odd && !ssh_config_yes(v) && !ssh_config_no(v))
 		what = line->key;
-	if (!strcmp(line->key, "match") && has_final(&line->args))
-		c->final = true;
+	if (!strcmp(line->key, "match"))
+		for (size_t i = 0; i < line->args.n; i++)
+			if (!strcasecmp(line->args.v[i] + (*line->args.v[i] == '!'),
+					"final"))
+				c->final = true;
 	if (what)
 		leave_all(c, xasprintf("%s (%s)", what, line->where));
 }
@@ -299,7 +288,8 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 				       line.where));
 	s += strspn(s, " \t");
 	s += *s == '=';
-	word = find_keyword(line.key);
+	word = bsearch(line.key, keywords, sizeof keywords / sizeof *keywords,
+		       sizeof *keywords, read_by_name);
 	line.known = word != NULL;
 	read_words(&line, s, word ? word->words : MANY);
 	if (word)
@@ -317,18 +307,6 @@ static void read_line(struct ssh_config *c, const char *text, const char *path,
 	*read_add_line(c, NULL, NULL) = line;
 }
 
-/* ssh ends if others could have written its configuration.  Of the system's file alone
- * it does not ask. */
-static void check_owner(struct ssh_config *c, int fd, const char *path)
-{
-	struct stat st;
-
-	if (!fstat(fd, &st) &&
-	    ((st.st_uid && st.st_uid != getuid()) || (st.st_mode & 022)))
-		leave_all(c, xasprintf("a configuration that others may write, '%s'",
-				       path));
-}
-
 static void read_file(struct ssh_config *c, const char *path, const char *dir,
 		      int depth)
 {
@@ -336,6 +314,7 @@ static void read_file(struct ssh_config *c, const char *path, const char *dir,
 	FILE *f = sane ? fopen(path, "re") : NULL;
 	char *text = NULL;
 	size_t cap = 0;
+	struct stat st;
 
 	if (!sane)
 		leave_all(c, xasprintf("files that include each other, '%s'", path));
@@ -344,8 +323,12 @@ static void read_file(struct ssh_config *c, const char *path, const char *dir,
 				       path));
 	if (!f)
 		return;
-	if (depth || strcmp(dir, c->etc) != 0)
-		check_owner(c, fileno(f), path);
+	/* ssh ends if others could have written its configuration.  Of the system's
+	 * file alone it does not ask. */
+	if ((depth || strcmp(dir, c->etc) != 0) && !fstat(fileno(f), &st) &&
+	    ((st.st_uid && st.st_uid != getuid()) || (st.st_mode & 022)))
+		leave_all(c, xasprintf("a configuration that others may write, '%s'",
+				       path));
 	for (int number = 1; getline(&text, &cap, f) >= 0; number++)
 		read_line(c, text, path, number, dir, depth);
 	free(text);

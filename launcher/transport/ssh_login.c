@@ -287,24 +287,20 @@ static bool find_keys(struct ssh_login *l)
 	return !l->known.only_ssh.len;
 }
 
-/* Ask for a key of a known type first, unless HostKeyAlgorithms has its own order. */
-static void order_algorithms(struct ssh_login *l)
-{
-	const char *own = l->facts.algorithms;
-	char *list;
-
-	if (!l->known.n || (own && *own != '+'))
-		return;
-	list = known_keys_algorithms(&l->known, own ? own + 1 : "");
-	l->lib->ssh_options_set(l->session, SSH_OPTIONS_HOSTKEYS, list);
-	free(list);
-}
-
 static enum login_result step_keys(struct ssh_login *l)
 {
+	const char *own;
+	char *list;
+
 	if (l->only_ssh || !find_keys(l))
 		return LOGIN_OTHER;
-	order_algorithms(l);
+	own = l->facts.algorithms;
+	/* a key of a known type first, unless HostKeyAlgorithms has its own order */
+	if (l->known.n && (!own || *own == '+')) {
+		list = known_keys_algorithms(&l->known, own ? own + 1 : "");
+		l->lib->ssh_options_set(l->session, SSH_OPTIONS_HOSTKEYS, list);
+		free(list);
+	}
 	l->phase = LOGIN_CONNECT;
 	return LOGIN_DONE;
 }
@@ -483,21 +479,11 @@ static enum login_result fail_auth(struct ssh_login *l)
 	return got;
 }
 
-/* The ssh of a proxy goes on with a changed key where StrictHostKeyChecking says so. */
-static void note_proxy(struct ssh_login *l)
-{
-	char room[CHILD_LENT_SAID + 1];
-
-	if (l->proxy_child && !l->note &&
-	    ssh_said_changed(child_lent_said(l->proxy_child, room)))
-		l->note = xstrdup("the host key of its proxy is not the one in "
-				  "known_hosts, and StrictHostKeyChecking accepts it");
-}
-
 static enum login_result step_auth(struct ssh_login *l)
 {
 	const struct libssh *lib = l->lib;
 	const bool agent = getenv("SSH_AUTH_SOCK") != NULL;
+	char room[CHILD_LENT_SAID + 1];
 	int rc;
 
 	if (l->phase == LOGIN_IDENTITY)
@@ -512,7 +498,13 @@ static enum login_result step_auth(struct ssh_login *l)
 		return LOGIN_WAIT;
 	if (rc == SSH_AUTH_SUCCESS) {
 		l->phase = LOGIN_IN;
-		note_proxy(l);
+		/* the ssh of a proxy goes on with such a key where
+		 * StrictHostKeyChecking says so */
+		if (l->proxy_child && !l->note &&
+		    ssh_said_changed(child_lent_said(l->proxy_child, room)))
+			l->note = xstrdup(
+				"the host key of its proxy is not the one in "
+				"known_hosts, and StrictHostKeyChecking accepts it");
 		return LOGIN_DONE;
 	}
 	if (!lib->ssh_is_connected(l->session) || l->phase == LOGIN_LIST)

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "common/err.h"
+#include "common/loop.h"
 #include "common/str.h"
 #include "launcher/request.h"
 
@@ -97,6 +98,17 @@ static inline uint64_t transport_left_ms(const struct transport_setup *setup)
 	const uint64_t now = clock_ms();
 
 	return setup->deadline_ms > now ? setup->deadline_ms - now : 0;
+}
+
+/* Whether a start has failed by its deadline.  If not, DEADLINE, its timer, runs on. */
+static inline bool transport_is_late(const struct transport_setup *setup,
+				     struct event *deadline)
+{
+	const uint64_t left = transport_left_ms(setup);
+
+	if (left)
+		loop_after_ms(deadline, left);
+	return !left;
 }
 
 /* The reason alone, the last part of E's "subject: failure: reason". */

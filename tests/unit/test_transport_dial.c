@@ -1,39 +1,54 @@
 /* dial.h: the login limit. */
 #include <check.h>
+#include <event2/event.h>
 #include <time.h>
 
+#include "common/loop.h"
 #include "launcher/transport/dial.h"
 
 enum { NAMES = 65536, QUICK_S = 2 };
 
-static void on_granted(void *ctx)
+static void on_wake(evutil_socket_t fd, short what, void *ctx)
 {
-	++*(int *)ctx;
+	(void)fd;
+	(void)what;
+	(void)ctx;
+}
+
+static bool has_woken(struct event *wake)
+{
+	const bool woken = evtimer_pending(wake, NULL);
+
+	evtimer_del(wake);
+	return woken;
 }
 
 START_TEST(no_more_than_the_limit_at_one_address)
 {
+	struct event_base *base = loop_open();
+	struct event *wake = evtimer_new(base, on_wake, NULL);
 	struct login_permit p[LOGIN_LIMIT + 3], other;
-	int granted[LOGIN_LIMIT + 3] = { 0 }, none = 0;
 
 	for (int i = 0; i < LOGIN_LIMIT + 3; i++)
-		ck_assert_int_eq(
-			login_limit_enter(&p[i], "n1 22", on_granted, &granted[i]),
-			i < LOGIN_LIMIT);
-	ck_assert(login_limit_enter(&other, "n1 2222", on_granted, &none));
+		ck_assert_int_eq(login_limit_enter(&p[i], "n1 22", wake),
+				 i < LOGIN_LIMIT);
+	ck_assert(login_limit_enter(&other, "n1 2222", wake));
 	login_limit_leave(&p[LOGIN_LIMIT]); /* it no longer waits */
+	ck_assert(!has_woken(wake));
 	login_limit_leave(&p[0]);
-	ck_assert_int_eq(granted[LOGIN_LIMIT], 0);
-	ck_assert_int_eq(granted[LOGIN_LIMIT + 1], 1);
-	ck_assert_int_eq(granted[LOGIN_LIMIT + 2], 0);
+	ck_assert(!p[LOGIN_LIMIT].granted);
+	ck_assert(p[LOGIN_LIMIT + 1].granted && has_woken(wake));
+	ck_assert(!p[LOGIN_LIMIT + 2].granted);
 	login_limit_leave(&p[1]);
-	ck_assert_int_eq(granted[LOGIN_LIMIT + 2], 1);
+	ck_assert(p[LOGIN_LIMIT + 2].granted && has_woken(wake));
 	for (int i = 0; i < LOGIN_LIMIT + 3; i++)
 		login_limit_leave(&p[i]);
 	login_limit_leave(&other);
 	for (int i = 0; i < LOGIN_LIMIT; i++)
-		ck_assert(login_limit_enter(&p[i], "n1 22", on_granted, &none));
-	ck_assert_int_eq(none, 0);
+		ck_assert(login_limit_enter(&p[i], "n1 22", wake));
+	ck_assert(!has_woken(wake));
+	event_free(wake);
+	event_base_free(base);
 }
 END_TEST
 
@@ -47,7 +62,7 @@ START_TEST(many_addresses_take_no_quadratic_time)
 			char *key = xasprintf("10.%d.%d.%d 22", i >> 16, i >> 8 & 255,
 					      i & 255);
 
-			ck_assert(login_limit_enter(&p[i], key, on_granted, NULL));
+			ck_assert(login_limit_enter(&p[i], key, NULL));
 			login_limit_leave(&p[i]);
 			free(key);
 		}
