@@ -71,22 +71,16 @@ void coalesce_free(struct coalesce *c)
 	free(c);
 }
 
-/* FNV-1a. */
-static size_t coalesce_hash(const char *text, size_t n)
-{
-	uint64_t h = 0xcbf29ce484222325;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)text[i]) * 0x100000001b3;
-	return h % BUCKETS;
-}
-
 static struct text *coalesce_text(struct coalesce *c, const char *s, size_t n,
 				  uint32_t stream)
 {
-	const size_t b = coalesce_hash(s, n);
+	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
 	struct text *t;
+	size_t b;
 
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ (unsigned char)s[i]) * 0x100000001b3;
+	b = hash % BUCKETS;
 	LIST_FOREACH(t, &c->bucket[b], next)
 	if (t->n == n && t->stream == stream && !memcmp(t->s, s, n))
 		return t;
@@ -101,37 +95,25 @@ static struct text *coalesce_text(struct coalesce *c, const char *s, size_t n,
 	return t;
 }
 
-static void coalesce_count(struct coalesce *c, struct text *t, uint32_t rank)
-{
-	const size_t words = t->ranks.nwords;
-
-	t->nranks += !rank_set_has(&t->ranks, rank);
-	rank_set_add(&t->ranks, rank);
-	c->bytes += (t->ranks.nwords - words) * sizeof *t->ranks.bits;
-	if (t->nranks == c->np)
-		c->complete = t;
-}
-
-static void coalesce_forget(struct coalesce *c, struct text *t)
-{
-	c->bytes -= t->ranks.nwords * sizeof *t->ranks.bits;
-	rank_set_free(&t->ranks);
-	t->nranks = 0;
-	if (c->complete == t)
-		c->complete = NULL;
-}
-
 void coalesce_add(struct coalesce *c, uint32_t index, const char *text, size_t n,
 		  const char *stamp, size_t stamp_bytes, uint64_t now_ms)
 {
 	struct waiting *w = xcalloc(1, sizeof *w);
+	struct rank_set *ranks;
+	size_t words;
 
 	w->rank = index / 2;
 	w->since_ms = now_ms;
 	w->stamp_bytes = (uint8_t)stamp_bytes;
 	memcpy(w->stamp, stamp, stamp_bytes);
 	w->text = coalesce_text(c, text, n, index % 2);
-	coalesce_count(c, w->text, w->rank);
+	ranks = &w->text->ranks;
+	words = ranks->nwords;
+	w->text->nranks += !rank_set_has(ranks, w->rank);
+	rank_set_add(ranks, w->rank);
+	c->bytes += (ranks->nwords - words) * sizeof *ranks->bits;
+	if (w->text->nranks == c->np)
+		c->complete = w->text;
 	STAILQ_INSERT_TAIL(&w->text->lines, w, of_text);
 	STAILQ_INSERT_TAIL(&c->rank[w->rank], w, of_rank);
 	TAILQ_INSERT_TAIL(&c->all, w, all);
@@ -188,7 +170,11 @@ static void coalesce_leave(struct coalesce *c, struct text *t, struct coalesced 
 		c->nlines--;
 		free(w);
 	}
-	coalesce_forget(c, t);
+	c->bytes -= t->ranks.nwords * sizeof *t->ranks.bits;
+	rank_set_free(&t->ranks);
+	t->nranks = 0;
+	if (c->complete == t)
+		c->complete = NULL;
 	if (!STAILQ_EMPTY(&t->lines))
 		return;
 	LIST_REMOVE(t, next);

@@ -305,31 +305,27 @@ static int move_file(struct logfiles *f, const char *path, struct str *note,
 
 /* ---- opening ---- */
 
-static int make_file(struct logfiles *f, uint32_t rank, unsigned stream,
-		     const char *path, struct str *why)
-{
-	int fd = own_file_open(path, OWN_FILE_NEW, why);
-
-	if (f->keep_fds)
-		f->fd[2 * (size_t)rank + stream - 1] = fd;
-	else if (fd >= 0)
-		close(fd);
-	return fd < 0 ? -1 : 0;
-}
-
 /* Each file of each rank is made, or what stands in its way is moved. */
 static int for_each(struct logfiles *f, bool make, struct str *note, struct err *e)
 {
 	struct str path = { 0 }, why = { 0 };
-	int rc = 0;
+	int rc = 0, fd;
 
 	for (uint32_t i = 0; i < 2 * f->names.np && !rc; i++) {
 		path.len = why.len = 0;
 		rc = logfiles_name(&path, &f->names, i / 2, i % 2 + 1, e);
 		if (rc)
 			break;
-		rc = make ? make_file(f, i / 2, i % 2 + 1, path.s, &why)
-			  : move_file(f, path.s, note, &why);
+		if (make) {
+			fd = own_file_open(path.s, OWN_FILE_NEW, &why);
+			rc = fd < 0 ? -1 : 0;
+			if (f->keep_fds)
+				f->fd[i] = fd;
+			else if (fd >= 0)
+				close(fd);
+		} else {
+			rc = move_file(f, path.s, note, &why);
+		}
 		if (rc)
 			err_set(e, E_LOG_DIR, path.s, str_text(&why));
 	}
@@ -338,23 +334,12 @@ static int for_each(struct logfiles *f, bool make, struct str *note, struct err 
 	return rc;
 }
 
-/* What runner may need beside the files.  Ranks of one host mostly follow one another,
- * so this counts a host where it begins. */
-static size_t other_descriptors(const struct log_names *names)
-{
-	size_t n = OTHER_FDS + CALLBACK_CALLERS_MOST;
-
-	for (uint32_t i = 0; i < names->np; i++)
-		if (!i || strcmp(names->rank[i].host, names->rank[i - 1].host))
-			n += HOST_FDS;
-	return n;
-}
-
 int logfiles_open(struct logfiles **files, const struct log_names *names,
 		  struct str *note, logfiles_failed *failed, void *ctx, struct err *e)
 {
 	struct logfiles *f = xcalloc(1, sizeof *f);
 	const size_t n = 2 * (size_t)names->np;
+	size_t needed = n + OTHER_FDS + CALLBACK_CALLERS_MOST;
 	struct rlimit limit = { 0 };
 	int moved;
 
@@ -363,7 +348,12 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 	for (size_t i = 0; i < n; i++)
 		f->fd[i] = -1;
 	getrlimit(RLIMIT_NOFILE, &limit);
-	f->keep_fds = n + other_descriptors(names) < limit.rlim_cur;
+	/* Ranks of one host mostly follow one another, so this counts a host where it
+	 * begins. */
+	for (uint32_t i = 0; i < names->np; i++)
+		if (!i || strcmp(names->rank[i].host, names->rank[i - 1].host))
+			needed += HOST_FDS;
+	f->keep_fds = needed < limit.rlim_cur;
 	*files = f;
 	moved = is_file(names->pattern) ? for_each(f, false, note, e)
 					: move_folders(f, note, e);

@@ -99,18 +99,6 @@ static void output_watch(struct output *o, struct line_stream *s)
 	s->waits = ms != LINES_NEVER;
 }
 
-static void pass_on_longest(struct output *o)
-{
-	struct line_stream *longest = o->stream;
-
-	for (uint32_t i = 1; i < 2 * o->np; i++)
-		if (lines_held(&o->stream[i]) > lines_held(longest))
-			longest = &o->stream[i];
-	o->held -= lines_held(longest);
-	lines_pass_on(&queue_of(o, longest)->lines, longest);
-	o->held += lines_held(longest);
-}
-
 /* Equal lines that need not wait any longer, or all, into Q. */
 static void output_put_equal(struct output *o, struct out_queue *q, bool all)
 {
@@ -181,8 +169,16 @@ static void put_slice(struct output *o, struct out_queue *q, const struct out_ch
 	o->held += lines_held(s);
 	if (q->lines.equal)
 		output_put_equal(o, q, false);
-	while (o->held > HELD_MAX_BYTES) /* many ranks, and no line has an end */
-		pass_on_longest(o);
+	while (o->held > HELD_MAX_BYTES) { /* many ranks, and no line has an end */
+		struct line_stream *longest = o->stream;
+
+		for (uint32_t i = 1; i < 2 * o->np; i++)
+			if (lines_held(&o->stream[i]) > lines_held(longest))
+				longest = &o->stream[i];
+		o->held -= lines_held(longest);
+		lines_pass_on(&queue_of(o, longest)->lines, longest);
+		o->held += lines_held(longest);
+	}
 	output_watch(o, s);
 }
 
@@ -501,15 +497,6 @@ void output_typed(struct output *o)
 			lines_typed(&o->queue[i].lines);
 }
 
-/* Whether labels on a terminal, or elsewhere, are coloured. */
-static bool wants_colour(enum colour_when when, bool terminal)
-{
-	const char *no = getenv("NO_COLOR");
-
-	return when == COLOUR_ALWAYS ||
-	       (when == COLOUR_AUTO && terminal && !(no && *no));
-}
-
 /* The queue of stdout or stderr: FD. */
 static void open_queue(struct output *o, struct event_base *base, int fd)
 {
@@ -517,14 +504,16 @@ static void open_queue(struct output *o, struct event_base *base, int fd)
 							output_on_broken };
 	struct out_queue *q = &o->queue[fd - 1];
 	struct lines *l = &q->lines;
-	const char *term = getenv("TERM");
+	const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
 
 	out_queue_open(q, base, fd, &events, o);
 	l->drawing = l->terminal && term && *term && strcmp(term, "dumb");
 	l->tag_style = o->request->tag_style;
 	if (o->request->coalesce)
 		l->equal = coalesce_open(o->np);
-	l->colour = wants_colour(o->request->colour, l->drawing);
+	l->colour = o->request->colour == COLOUR_ALWAYS ||
+		    (o->request->colour == COLOUR_AUTO && l->drawing &&
+		     !(no_colour && *no_colour));
 }
 
 static int open_files(struct output *o, const struct log_rank *rank, const char *job,

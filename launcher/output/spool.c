@@ -85,15 +85,6 @@ int spool_add(struct spool *s, const struct spool_piece *p, const void *bytes)
 	return 0;
 }
 
-/* The head of the piece at PLACE; it becomes the one that is read. */
-static bool spool_go(struct spool *s, uint64_t place)
-{
-	if (pread(s->fd, &s->head, sizeof s->head, (off_t)place) != sizeof s->head)
-		return false;
-	s->at = place + sizeof s->head;
-	return true;
-}
-
 const struct spool_piece *spool_next(struct spool *s)
 {
 	while (s->rank < s->np) {
@@ -104,7 +95,10 @@ const struct spool_piece *spool_next(struct spool *s)
 		s->at = 0;
 		if (!place) {
 			s->rank++;
-		} else if (!spool_go(s, place)) {
+		} else if (pread(s->fd, &s->head, sizeof s->head, (off_t)place) ==
+			   sizeof s->head) {
+			s->at = place + sizeof s->head;
+		} else {
 			s->rank = s->np;
 			s->left = 0;
 		}
