@@ -151,15 +151,6 @@ static struct try *try_all(struct caller *c, uint64_t until_ms)
 	return NULL;
 }
 
-static void close_others(struct caller *c, const struct try *but)
-{
-	for (size_t i = 0; i < c->call.n; i++)
-		if (&c->try[i] != but && c->try[i].fd >= 0) {
-			close(c->try[i].fd);
-			c->try[i].fd = -1;
-		}
-}
-
 static struct try *try_until(struct caller *c, uint64_t until_ms)
 {
 	const uint64_t refused_ms = clock_ms() + REFUSED_MS;
@@ -167,7 +158,11 @@ static struct try *try_until(struct caller *c, uint64_t until_ms)
 
 	for (;;) {
 		t = try_all(c, until_ms);
-		close_others(c, t);
+		for (size_t i = 0; i < c->call.n; i++)
+			if (&c->try[i] != t && c->try[i].fd >= 0) {
+				close(c->try[i].fd);
+				c->try[i].fd = -1;
+			}
 		if (t || clock_ms() >= until_ms ||
 		    (c->refused && clock_ms() >= refused_ms))
 			return t;
@@ -194,22 +189,10 @@ static int take_over(struct try *t, struct key_side *side, struct err *e)
 	return rc;
 }
 
-/* The user has to see where: maybe that is not where runner is. */
-static int give_up(const struct caller *c, struct err *e)
-{
-	struct str where = { 0 };
-
-	call_where(&where, &c->call);
-	err_set(e, E_CALL_AT, str_text(&where),
-		c->error == EBADMSG ? "the answer is not runner's"
-				    : strerror(c->error ? c->error : ETIMEDOUT));
-	str_free(&where);
-	return -1;
-}
-
 int connect_launcher(const struct call_how *how, struct key_side *side, struct err *e)
 {
 	struct caller *c = xcalloc(1, sizeof *c);
+	struct str where = { 0 };
 	struct try *t;
 	int rc = -1;
 
@@ -219,7 +202,16 @@ int connect_launcher(const struct call_how *how, struct key_side *side, struct e
 		t = try_until(c, clock_ms() + c->call.within_ms);
 		if (t && c->call.copy)
 			copy_remove("/proc/self/exe");
-		rc = t ? take_over(t, side, e) : give_up(c, e);
+		if (t) {
+			rc = take_over(t, side, e);
+		} else { /* the user has to see where: maybe not where runner is */
+			call_where(&where, &c->call);
+			err_set(e, E_CALL_AT, str_text(&where),
+				c->error == EBADMSG
+					? "the answer is not runner's"
+					: strerror(c->error ? c->error : ETIMEDOUT));
+			str_free(&where);
+		}
 	} else if (e->id == E_AGENT_OTHER) {
 		printf("\n:berth: again %s\n", call_own_host());
 		fflush(stdout);

@@ -448,19 +448,6 @@ static void end_names(void *arg, bool good, const char *text)
 	begin_imports(c);
 }
 
-/* The end of the imports ends all children, so they begin after the names. */
-static void check_names(struct job_check *c, wire_strv names)
-{
-	c->names = name_check_start(c->a->base, names.v, names.n,
-				    c->timeout_ms < NAMES_MS ? c->timeout_ms : NAMES_MS,
-				    end_names, c);
-	if (!c->names) {
-		check_say(c, CHECK_NAMES, CHECK_SKIPPED, "", "%s", strerror(errno));
-		said_one(c);
-		begin_imports(c);
-	}
-}
-
 /* ---- what is known at once ---- */
 
 /* wdir and program of each app here.  Returns whether local rank 0 could start. */
@@ -619,8 +606,18 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	}
 	if (m->names.n) {
 		c->waits++;
-		check_names(c, m->names);
-	} else {
+		/* the end of the imports ends all children, so they begin later */
+		c->names = name_check_start(a->base, m->names.v, m->names.n,
+					    c->timeout_ms < NAMES_MS ? c->timeout_ms
+								     : NAMES_MS,
+					    end_names, c);
+		if (!c->names) {
+			check_say(c, CHECK_NAMES, CHECK_SKIPPED, "", "%s",
+				  strerror(errno));
+			said_one(c);
+		}
+	}
+	if (!c->names) {
 		begin_imports(c);
 	}
 	said_one(c);

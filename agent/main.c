@@ -30,19 +30,6 @@
 
 /* ---- topology and hello ---- */
 
-static bool main_find_machine(struct agent *a, struct err *e)
-{
-	struct gpu_sources from = { .root = "" };
-
-	from.cuda_visible = getenv("CUDA_VISIBLE_DEVICES");
-	from.cuda_order = getenv("CUDA_DEVICE_ORDER");
-	from.rocr_visible = getenv("ROCR_VISIBLE_DEVICES");
-	if (topo_load(&a->topo, a->xml, e))
-		return false;
-	gpu_find(&a->gpus, &a->topo, &from);
-	return true;
-}
-
 /* Two agents on one machine have the same text.  Containers and network namespaces of
  * one kernel are machines of their own. */
 static void name_machine(char *text, size_t n)
@@ -225,6 +212,12 @@ static int agent_main(const char *xml, struct key_side *side)
 			   .guardian = -1,
 			   .port = { .fd = -1 },
 			   .job_socket = -1 };
+	const struct gpu_sources from = { .root = "",
+					  .cuda_visible =
+						  getenv("CUDA_VISIBLE_DEVICES"),
+					  .cuda_order = getenv("CUDA_DEVICE_ORDER"),
+					  .rocr_visible =
+						  getenv("ROCR_VISIBLE_DEVICES") };
 	struct err e = { 0 };
 	struct rlimit l;
 
@@ -238,7 +231,8 @@ static int agent_main(const char *xml, struct key_side *side)
 		setrlimit(RLIMIT_NOFILE, &l);
 	}
 	main_begin(&a);
-	if (main_find_machine(&a, &e)) {
+	if (!topo_load(&a.topo, a.xml, &e)) {
+		gpu_find(&a.gpus, &a.topo, &from);
 		say_hello(&a);
 		/* while the launcher makes its plan */
 		stream_send(&a.stream);

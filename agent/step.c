@@ -158,20 +158,6 @@ static void find_gpus(struct step *s)
 		s->gpus.n = 0;
 }
 
-/* FILE stands for this machine, and its CPUs can be bound to. */
-static int step_find_machine(struct step *s, struct err *e)
-{
-	if (s->q.topology) {
-		setenv("HWLOC_XMLFILE", s->q.topology, 1);
-		setenv("HWLOC_THISSYSTEM", "1", 1);
-	}
-	if (topo_load(&s->topo, NULL, e))
-		return -1;
-	bind_to_step(s);
-	find_gpus(s);
-	return 0;
-}
-
 /* ---- a berth for each task ---- */
 
 /* The GPUs that Slurm gave each task, for place_fit().  NULL: all tasks have all. */
@@ -287,23 +273,12 @@ static int step_place(struct step *s, struct err *e)
 	return rc;
 }
 
-static void add_variables(struct str *out, const struct env_rank *r)
-{
-	struct strv lists[3] = { 0 };
-	static const char *const words[] = { "set", "default", "unset" };
-
-	env_task(&lists[0], &lists[1], &lists[2], r);
-	for (size_t k = 0; k < 3; k++) {
-		for (size_t i = 0; i < lists[k].n; i++)
-			add_line(out, words[k], lists[k].v[i]);
-		strv_free(&lists[k]);
-	}
-}
-
 static void add_task(struct str *out, const struct step *s, uint32_t local)
 {
 	const struct env_rank r = env_rank_of(&s->ask, local);
+	static const char *const words[] = { "set", "default", "unset" };
 	const struct berth *b = &s->placement.v[local];
+	struct strv lists[3] = { 0 };
 	struct str cpus = { 0 }, report = { 0 };
 
 	str_add_bits(&cpus, b->cpus.w, b->cpus.nwords);
@@ -312,7 +287,12 @@ static void add_task(struct str *out, const struct step *s, uint32_t local)
 		add_line(out, "cpus", str_text(&cpus));
 	if (b->gpu >= 0 && s->gpus.v[b->gpu].minor >= 0)
 		str_addf(out, "gpu %d\n", s->gpus.v[b->gpu].minor);
-	add_variables(out, &r);
+	env_task(&lists[0], &lists[1], &lists[2], &r);
+	for (size_t k = 0; k < 3; k++) {
+		for (size_t i = 0; i < lists[k].n; i++)
+			add_line(out, words[k], lists[k].v[i]);
+		strv_free(&lists[k]);
+	}
 	str_addf(&report, "rank %u on %s: %s%s: %s", r.rank, r.host,
 		 s->fixed ? "--cpu-bind's CPUs " : "cpus ", str_text(&cpus), b->why);
 	add_line(out, "report", str_text(&report));
@@ -320,20 +300,10 @@ static void add_task(struct str *out, const struct step *s, uint32_t local)
 	str_free(&report);
 }
 
-static void add_warnings(struct str *out, const struct step *s)
-{
-	struct err e = { 0 };
-
-	for (size_t i = 0; i < s->gpus.notes.n; i++)
-		add_line(out, "warning", s->gpus.notes.v[i]);
-	if (!s->placement.gpus_shared)
-		return;
-	err_set(&e, E_GPU_SHARED, s->q.tasks, s->gpus.n, str_plural(s->gpus.n));
-	add_line(out, "warning", e.text);
-}
-
 static int step_answer(struct str *out, struct step *s, char *text, struct err *e)
 {
+	struct err shared = { 0 };
+
 	if (step_request_read(&s->q, text, e) || check_user(&s->q, e) ||
 	    step_options_read(&s->o, s->q.options, e))
 		return -1;
@@ -341,7 +311,15 @@ static int step_answer(struct str *out, struct step *s, char *text, struct err *
 		str_add(out, "off\n");
 		return 0;
 	}
-	if (step_find_machine(s, e) || step_place(s, e))
+	if (s->q.topology) { /* it stands for this machine: CPUs can be bound to */
+		setenv("HWLOC_XMLFILE", s->q.topology, 1);
+		setenv("HWLOC_THISSYSTEM", "1", 1);
+	}
+	if (topo_load(&s->topo, NULL, e))
+		return -1;
+	bind_to_step(s);
+	find_gpus(s);
+	if (step_place(s, e))
 		return -1;
 	package_find_library(&s->package, "", 0);
 	if (s->o.report)
@@ -351,7 +329,13 @@ static int step_answer(struct str *out, struct step *s, char *text, struct err *
 	if (s->o.all_gpus || s->o.gpu_visible == VISIBLE_NODE ||
 	    s->o.gpu_visible == VISIBLE_INHERIT)
 		str_add(out, "visible\n");
-	add_warnings(out, s);
+	for (size_t i = 0; i < s->gpus.notes.n; i++)
+		add_line(out, "warning", s->gpus.notes.v[i]);
+	if (s->placement.gpus_shared) {
+		err_set(&shared, E_GPU_SHARED, s->q.tasks, s->gpus.n,
+			str_plural(s->gpus.n));
+		add_line(out, "warning", shared.text);
+	}
 	for (uint32_t i = 0; i < s->q.tasks; i++)
 		add_task(out, s, i);
 	return 0;

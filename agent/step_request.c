@@ -396,18 +396,6 @@ static bool hex_mask(struct cpuset *s, const char *word)
 	return n;
 }
 
-static bool mask_of(struct cpuset *s, const char *word, bool is_map)
-{
-	uint32_t pu;
-
-	if (!is_map)
-		return hex_mask(s, word);
-	if (!take_number(&pu, &word, UINT32_MAX) || *word)
-		return false;
-	cpuset_add(s, pu);
-	return true;
-}
-
 bool step_masks(struct cpuset *v, size_t n, const char *type, const char *list,
 		const struct cpuset *like)
 {
@@ -415,12 +403,21 @@ bool step_masks(struct cpuset *v, size_t n, const char *type, const char *list,
 	const char *at = list;
 	bool ok = *list && (is_map || !strcmp(type, "mask_cpu:"));
 	char word[4096];
+	uint32_t pu;
 	size_t made = 0;
 
 	for (; ok && made < n; made++) {
 		v[made] = cpuset_new(like->nwords);
-		ok = take_word(word, sizeof word, &at) &&
-		     mask_of(&v[made], word, is_map);
+		ok = take_word(word, sizeof word, &at);
+		if (ok && is_map) {
+			const char *number = word;
+
+			ok = take_number(&pu, &number, UINT32_MAX) && !*number;
+			if (ok)
+				cpuset_add(&v[made], pu);
+		} else if (ok) {
+			ok = hex_mask(&v[made], word);
+		}
 		if (!*at)
 			at = list;
 	}

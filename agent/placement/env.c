@@ -473,29 +473,26 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 
 /* ---- a task of another launcher ---- */
 
-/* Whether variable NAME is the launcher's to set, or leads to an agent that such a task
- * does not have. */
-static bool is_launchers(const char *name)
-{
-	static const char *const names[] = { "SLURM_",      "PMI_",       "BERTH_JOB",
-					     "BERTH_AGENT", "BERTH_RANK", "BERTH_SIZE",
-					     "PWD" };
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strncmp(name, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
 void env_task(struct strv *set, struct strv *defaults, struct strv *unset,
 	      const struct env_rank *r)
 {
+	/* the launcher's to set, or of an agent that such a task does not have */
+	static const char *const launchers[] = { "SLURM_",     "PMI_",
+						 "BERTH_JOB",  "BERTH_AGENT",
+						 "BERTH_RANK", "BERTH_SIZE",
+						 "PWD" };
+
 	for (size_t i = 0; i < ROWS; i++) {
 		const struct row *row = &table[i];
 		struct str s = { 0 };
 		enum give give;
 
-		if (is_launchers(row->name) || row->rule == BEFORE)
+		bool is_launchers = false;
+
+		for (size_t k = 0; k < sizeof launchers / sizeof *launchers; k++)
+			if (!strncmp(row->name, launchers[k], strlen(launchers[k])))
+				is_launchers = true;
+		if (is_launchers || row->rule == BEFORE)
 			continue;
 		str_addf(&s, "%s=", row->name);
 		give = row_value(&s, row, r);

@@ -158,29 +158,6 @@ void place_fit(int *gpu, const struct topo *t, const struct gpus *g, size_t n,
 			gpu[r] = -1;
 }
 
-/* How many of the ranks' masks have each core. */
-static uint32_t *count_ranks(const struct topo *t, const struct placement *p)
-{
-	uint32_t *ranks = xcalloc(t->ncore, sizeof *ranks);
-
-	for (size_t c = 0; c < t->ncore; c++)
-		for (size_t r = 0; r < p->n; r++)
-			ranks[c] += topo_core_meets(&t->core[c], &p->v[r].cpus);
-	return ranks;
-}
-
-/* Ranks with a core in common share it. */
-static uint32_t fixed_part(const struct topo *t, const struct berth *b,
-			   const uint32_t *ranks)
-{
-	double sum = 0.001; /* thirds do not add up to 1 */
-
-	for (size_t c = 0; c < t->ncore; c++)
-		if (topo_core_meets(&t->core[c], &b->cpus))
-			sum += 1.0 / ranks[c];
-	return sum < 1 ? 1 : (uint32_t)sum;
-}
-
 static void fixed_tell(struct berth *b, const struct topo *t, const struct gpus *g,
 		       const bool *may)
 {
@@ -201,7 +178,8 @@ void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g
 		 size_t n, const struct cpuset *masks, const bool *may)
 {
 	int *gpu = xcalloc(n, sizeof *gpu);
-	uint32_t *ranks;
+	uint32_t *ranks = xcalloc(t->ncore, sizeof *ranks); /* that have each core */
+	double sum; /* of a rank's cores; ranks with a core in common share it */
 
 	*p = (struct placement){ .v = xcalloc(n, sizeof *p->v), .n = n };
 	p->gpus_shared = !may && g->n && n > g->n;
@@ -210,10 +188,16 @@ void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g
 		p->v[r].gpu = gpu[r];
 		p->v[r].cpus = cpuset_copy(&masks[r]);
 	}
-	ranks = count_ranks(t, p);
+	for (size_t c = 0; c < t->ncore; c++)
+		for (size_t r = 0; r < n; r++)
+			ranks[c] += topo_core_meets(&t->core[c], &p->v[r].cpus);
 	for (size_t r = 0; r < n; r++) {
 		fixed_tell(&p->v[r], t, g, may);
-		p->v[r].ncores = fixed_part(t, &p->v[r], ranks);
+		sum = 0.001; /* thirds do not add up to 1 */
+		for (size_t c = 0; c < t->ncore; c++)
+			if (topo_core_meets(&t->core[c], &p->v[r].cpus))
+				sum += 1.0 / ranks[c];
+		p->v[r].ncores = sum < 1 ? 1 : (uint32_t)sum;
 	}
 	p->idle = xstrdup("");
 	p->certificate = xstrdup("");

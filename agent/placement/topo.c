@@ -311,30 +311,25 @@ int topo_load(struct topo *t, const char *xml, struct err *e)
 		       "no CPU in it is allowed to this process");
 }
 
-/* Of core C only the PUs in CPUS.  False if none is. */
-static bool restrict_core(struct topo_core *c, const struct cpuset *cpus)
-{
-	uint32_t n = 0;
-
-	for (uint32_t k = 0; k < c->npu; k++)
-		if (cpuset_has(cpus, c->pu[k]))
-			c->pu[n++] = c->pu[k];
-	if (!n)
-		free(c->pu);
-	c->npu = n;
-	return n;
-}
-
 void topo_restrict(struct topo *t, const struct cpuset *cpus)
 {
 	/* of the cores before each, those that stay */
 	uint32_t *before = xcalloc(t->ncore + 1, sizeof *before);
-	uint32_t n = 0;
+	struct topo_core *core;
+	uint32_t n = 0, npu;
 
 	for (size_t c = 0; c < t->ncore; c++) {
 		before[c] = n;
-		if (restrict_core(&t->core[c], cpus))
-			t->core[n++] = t->core[c];
+		core = &t->core[c];
+		npu = 0;
+		for (uint32_t k = 0; k < core->npu; k++)
+			if (cpuset_has(cpus, core->pu[k]))
+				core->pu[npu++] = core->pu[k];
+		core->npu = npu;
+		if (npu)
+			t->core[n++] = *core;
+		else
+			free(core->pu);
 	}
 	before[t->ncore] = n;
 	t->ncore = n;

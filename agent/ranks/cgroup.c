@@ -229,24 +229,20 @@ static bool is_stale(const char *name)
 	return kill((pid_t)strtol(dot + 1, NULL, 10), 0) && errno == ESRCH;
 }
 
-/* An agent was killed together with its guardian and runner.  The kernel keeps a cgroup
- * that has a process. */
-static void remove_stale(const char *parent)
+void cgroup_locate(struct cgroup *c)
 {
-	DIR *dir = opendir(parent);
+	DIR *dir = NULL;
 	struct dirent *d;
 
+	if (c && locate_newest(c, 2))
+		dir = opendir(c->parent);
+	/* An agent was killed together with its guardian and runner.  The kernel keeps
+	 * a cgroup that has a process. */
 	while (dir && (d = readdir(dir)))
 		if (is_stale(d->d_name))
 			unlinkat(dirfd(dir), d->d_name, AT_REMOVEDIR);
 	if (dir)
 		closedir(dir);
-}
-
-void cgroup_locate(struct cgroup *c)
-{
-	if (c && locate_newest(c, 2))
-		remove_stale(c->parent);
 }
 
 static bool try_make(struct cgroup *c, const char *name)

@@ -72,27 +72,16 @@ static void __attribute__((noreturn)) guard_guardian(struct guarded *g)
 				  : WEXITSTATUS(status));
 }
 
-/* Ask for short time slices: a process that needs little time at once need not wait for
- * the slices of others (Linux 6.12; older ones ignore it).  If ranks fail because of
- * one another, only an agent that looks at once sees which was the first.  Processes
- * started from here get usual slices. */
-static void ask_for_short_slices(void)
-{
-	enum { SLICE_NS = 100000 }; /* the least there is; 3 ms is usual */
-	struct sched_attr a = { .size = sizeof a,
-				.sched_policy = SCHED_NORMAL,
-				.sched_flags = SCHED_FLAG_RESET_ON_FORK,
-				.sched_nice = getpriority(PRIO_PROCESS, 0),
-				.sched_runtime = SLICE_NS };
-
-	syscall(SYS_sched_setattr, 0, &a, 0);
-}
-
 int guard_split(struct guarded *g, struct err *e)
 {
+	enum { SLICE_NS = 100000 }; /* the least there is; 3 ms is usual */
 	static const int ignored[] = { SIGINT,  SIGHUP,  SIGQUIT,
 				       SIGUSR1, SIGUSR2, SIGPIPE };
 	const struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	struct sched_attr slices = { .size = sizeof slices,
+				     .sched_policy = SCHED_NORMAL,
+				     .sched_flags = SCHED_FLAG_RESET_ON_FORK,
+				     .sched_runtime = SLICE_NS };
 	sigset_t term, none;
 	int alive[2];
 
@@ -125,6 +114,11 @@ int guard_split(struct guarded *g, struct err *e)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	close(alive[1]);
 	prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
-	ask_for_short_slices();
+	/* Ask for short time slices: a process that needs little time at once need not
+	 * wait for the slices of others (Linux 6.12; older ones ignore it).  If ranks
+	 * fail because of one another, only an agent that looks at once sees which was
+	 * the first.  Processes started from here get usual slices. */
+	slices.sched_nice = getpriority(PRIO_PROCESS, 0);
+	syscall(SYS_sched_setattr, 0, &slices, 0);
 	return alive[0];
 }

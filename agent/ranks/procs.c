@@ -451,28 +451,24 @@ static void find_owner(struct agents *agents, const char *job_id)
 	close(fd);
 }
 
-/* A process has its environment until it is gone: count each process once. */
-static size_t sweep_environments(const char *job_id, struct agents *agents)
-{
-	char *word = xasprintf("BERTH_JOB=%s", job_id);
-	size_t all = kill_all_with(word, agents);
-
-	for (int look = 0, again = all > 0; again && look < 500; look++)
-		again = kill_all_with(word, agents) > 0;
-	free(word);
-	return all;
-}
-
 size_t procs_sweep_job(const char *job_id)
 {
 	struct agents agents = { 0 };
+	char *word;
 	long n;
 
 	find_owner(&agents, job_id);
-	/* Where the job has a cgroup, it alone says which processes are the job's. */
+	/* Where the job has a cgroup, it alone says which processes are the job's.
+	 * Else their environment does, which a process has until it is gone: count
+	 * each process once. */
 	n = cgroup_sweep(job_id, add_parent, &agents);
-	if (n < 0)
-		n = (long)sweep_environments(job_id, &agents);
+	if (n < 0) {
+		word = xasprintf("BERTH_JOB=%s", job_id);
+		n = (long)kill_all_with(word, &agents);
+		for (int look = 0, again = n > 0; again && look < 500; look++)
+			again = kill_all_with(word, &agents) > 0;
+		free(word);
+	}
 	end_agents(&agents);
 	return (size_t)n;
 }

@@ -180,19 +180,6 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 
 /* ---- exits ---- */
 
-/* Rank 0 failed: perhaps it found its port taken. */
-static void name_port_holder(const struct ranks *r, struct str *hint)
-{
-	const uint32_t port = r->job->master_port;
-	struct str who = { 0 };
-
-	if (listener_is_stranger(&who, port))
-		str_addf(hint,
-			 "run it again with another MASTER_PORT: %s listens on %u",
-			 str_text(&who), port);
-	str_free(&who);
-}
-
 static uint64_t in_us(struct timeval t)
 {
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
@@ -243,7 +230,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 {
 	struct rank *one = &r->v[local];
 	bool kill9 = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-	struct str why = { 0 }, hint = { 0 };
+	struct str why = { 0 }, hint = { 0 }, who = { 0 };
 	struct wire_exited m = {
 		.epoch = r->job->epoch,
 		.rank = one->rank,
@@ -259,8 +246,12 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
 	if (m.oom)
 		oom_why(&r->oom, &why);
-	if (status && !one->rank && !one->killed)
-		name_port_holder(r, &hint);
+	if (status && !one->rank &&
+	    !one->killed && /* it may have found its port taken */
+	    listener_is_stranger(&who, r->job->master_port))
+		str_addf(&hint,
+			 "run it again with another MASTER_PORT: %s listens on %u",
+			 str_text(&who), r->job->master_port);
 	m.text = str_text(&why);
 	m.hint = str_text(&hint);
 	one->state = RANK_EXITED;
@@ -270,6 +261,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	wire_pack_exited(r->out, &m);
 	str_free(&why);
 	str_free(&hint);
+	str_free(&who);
 }
 
 /* waitpid returns processes that have died by now in the order in which they were
@@ -474,39 +466,23 @@ static void settle_killing(struct ranks *r, uint64_t now)
 	procs_free(&p);
 }
 
-/* MPI_Abort says why, then waits for its end; a rank that is stuck says nothing. */
-static void end_those_of_mpi(struct ranks *r)
+void ranks_settle(struct ranks *r)
 {
-	size_t local;
-
-	while (server_ends(r->server, &local))
-		if (r->v[local].state == RANK_RUNNING) {
-			r->v[local].killed = true;
-			kill(-r->v[local].pid, SIGKILL);
-		}
-}
-
-/* What ranks gave PMIx to show goes with their own output. */
-static void show_said(struct ranks *r)
-{
+	uint64_t now = clock_ms();
 	const char *text;
 	size_t local;
 	uint32_t stream;
 
+	io_room(&r->io);
+	/* what ranks gave PMIx to show goes with their own output */
 	while ((text = server_says(r->server, &local, &stream)) &&
 	       io_say(&r->io, r->v[local].rank, stream, text))
 		server_said(r->server);
-}
-
-void ranks_settle(struct ranks *r)
-{
-	uint64_t now = clock_ms();
-	size_t local;
-	uint32_t stream;
-
-	io_room(&r->io);
-	show_said(r);
-	end_those_of_mpi(r);
+	while (server_ends(r->server, &local)) /* by MPI_Abort, or stuck in it */
+		if (r->v[local].state == RANK_RUNNING) {
+			r->v[local].killed = true;
+			kill(-r->v[local].pid, SIGKILL);
+		}
 	if (r->stop_delayed_ms && (now >= r->stop_delayed_ms || !exit_is_near(r)))
 		stop_now(r, r->grace_ms);
 	if (r->phase == RANKS_TERMED &&

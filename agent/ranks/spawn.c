@@ -140,17 +140,6 @@ static void hint_path(const char *path, struct err *e)
 			 " and %zu more", more);
 }
 
-/* NAME is an assignment; the value of a secret does not show in E. */
-static void hint_variable(const char *name, struct err *e)
-{
-	struct str shown = { 0 };
-
-	str_add_word(&shown, name, false);
-	err_set(e, E_NOT_FOUND, str_text(&shown));
-	err_hint(e, "set a variable with -x: -x %s", str_text(&shown));
-	str_free(&shown);
-}
-
 /* There is no program NAME: what the user may have meant. */
 static int hint_meant(const char *name, const char *wdir, struct err *e)
 {
@@ -158,19 +147,24 @@ static int hint_meant(const char *name, const char *wdir, struct err *e)
 					 "abcdefghijklmnopqrstuvwxyz0123456789");
 	const char *dot = strrchr(name, '.');
 	char *seen = xasprintf("%s/%s", wdir, name);
+	struct str shown = { 0 };
 	struct stat st;
 	const bool beside =
 		*name && !strchr(name, '/') && !stat(seen, &st) && S_ISREG(st.st_mode);
 
 	free(seen);
-	if (beside && dot && !strcmp(dot, ".py"))
+	if (beside && dot && !strcmp(dot, ".py")) {
 		err_hint(e, "it is not in PATH: write ./%s or python %s", name, name);
-	else if (beside)
+	} else if (beside) {
 		err_hint(e, "it is not in PATH: write ./%s", name);
-	else if (word && name[word] == '=')
-		hint_variable(name, e);
-	else if (strpbrk(name, " \t"))
+	} else if (word && name[word] == '=') { /* its value may be a secret */
+		str_add_word(&shown, name, false);
+		err_set(e, E_NOT_FOUND, str_text(&shown));
+		err_hint(e, "set a variable with -x: -x %s", str_text(&shown));
+		str_free(&shown);
+	} else if (strpbrk(name, " \t")) {
 		err_hint(e, "drop the quotes: %s", name);
+	}
 	return -1;
 }
 

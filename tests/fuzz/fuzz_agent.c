@@ -56,10 +56,11 @@ static void load_machine(struct agent *a)
 	struct err e = { 0 };
 
 	a->xml = fuzz_file(xml, sizeof xml - 1);
-	if (!main_find_machine(a, &e)) {
+	if (topo_load(&a->topo, a->xml, &e)) {
 		fprintf(stderr, "%s\n", e.text);
 		abort();
 	}
+	gpu_find(&a->gpus, &a->topo, &(struct gpu_sources){ .root = "" });
 	gpu_add(&a->gpus, GPU_NVIDIA, &address)->index = 0;
 }
 
