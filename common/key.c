@@ -113,15 +113,6 @@ bool key_answer(struct key_side *s, const unsigned char *key,
 	return key_begin(s, call + MAGIC_BYTES, answer, false);
 }
 
-static void seal_chunk(struct key_side *s, struct buf *out, const unsigned char *data,
-		       size_t n)
-{
-	buf_u32(out, (uint32_t)(n + MORE_BYTES));
-	crypto_secretstream_xchacha20poly1305_push(
-		&s->out, buf_reserve(out, n + MORE_BYTES), NULL, data, n, NULL, 0, 0);
-	out->len += n + MORE_BYTES;
-}
-
 void key_seal(struct key_side *s, struct buf *out, const void *data, size_t n)
 {
 	const unsigned char *p = data;
@@ -131,27 +122,26 @@ void key_seal(struct key_side *s, struct buf *out, const void *data, size_t n)
 	s->header_sent = true;
 	for (size_t part; n; p += part, n -= part) {
 		part = n < KEY_CHUNK_BYTES ? n : KEY_CHUNK_BYTES;
-		seal_chunk(s, out, p, part);
+		buf_u32(out, (uint32_t)(part + MORE_BYTES));
+		crypto_secretstream_xchacha20poly1305_push(
+			&s->out, buf_reserve(out, part + MORE_BYTES), NULL, p, part,
+			NULL, 0, 0);
+		out->len += part + MORE_BYTES;
 	}
-}
-
-static int take_header(struct key_side *s, struct buf *in)
-{
-	if (crypto_secretstream_xchacha20poly1305_init_pull(&s->in, buf_head(in),
-							    s->in_secret))
-		return -1;
-	sodium_memzero(s->in_secret, sizeof s->in_secret);
-	s->header_read = true;
-	buf_drop(in, HEADER_BYTES);
-	return 0;
 }
 
 int key_open(struct key_side *s, struct buf *in, struct buf *plain)
 {
 	if (!s->header_read && in->len < HEADER_BYTES)
 		return 0;
-	if (!s->header_read && take_header(s, in))
-		return -1;
+	if (!s->header_read) {
+		if (crypto_secretstream_xchacha20poly1305_init_pull(
+			    &s->in, buf_head(in), s->in_secret))
+			return -1;
+		sodium_memzero(s->in_secret, sizeof s->in_secret);
+		s->header_read = true;
+		buf_drop(in, HEADER_BYTES);
+	}
 	while (in->len >= HEAD_BYTES) {
 		struct view v = { .p = buf_head(in), .left = in->len };
 		const size_t n = view_u32(&v);

@@ -7,15 +7,6 @@
 #include "common/trust.h"
 #include "common/wire.h"
 
-/* libberth.so with the major and the minor number of the version. */
-static char *package_soname(void)
-{
-	const char *last = strrchr(BERTH_VERSION, '.');
-
-	return xasprintf("libberth.so.%.*s", (int)(last - BERTH_VERSION),
-			 BERTH_VERSION);
-}
-
 /* PATH without its last N parts.  To be freed; NULL: it has fewer. */
 static char *package_above(const char *path, int n)
 {
@@ -116,7 +107,9 @@ static bool package_modules(const struct place *w)
 /* `make install` links libberth into the package, whatever LIBDIR is. */
 static char *package_library(const struct place *w)
 {
-	char *name = package_soname();
+	/* with the major and the minor number of the version */
+	const size_t n = (size_t)(strrchr(BERTH_VERSION, '.') - BERTH_VERSION);
+	char *name = xasprintf("libberth.so.%.*s", (int)n, BERTH_VERSION);
 	char *path[] = { xasprintf("%s/berth/%s", w->python, name),
 			 xasprintf("%s/lib/%s", w->root, name) };
 	char *found = NULL;
