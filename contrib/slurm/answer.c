@@ -81,27 +81,14 @@ static bool is_plain(const char *text)
 
 /* ---- lines ---- */
 
-static bool begin_task(struct answer *a, char *value, size_t tasks)
-{
-	if (a->tasks == tasks || take_number(&value, ANSWER_TASKS) != (long)a->tasks ||
-	    *value)
-		return false;
-	a->task[a->tasks++].gpu = -1;
-	return true;
-}
-
-static bool take_gpu(struct answer_task *t, char *value)
-{
-	t->gpu = take_number(&value, 65535);
-	return t->gpu >= 0 && !*value;
-}
-
 static bool task_line(struct answer_task *t, const char *word, char *value)
 {
 	if (!strcmp(word, "cpus"))
 		return !t->bound && take_cpus(t, value);
-	if (!strcmp(word, "gpu"))
-		return take_gpu(t, value);
+	if (!strcmp(word, "gpu")) {
+		t->gpu = take_number(&value, 65535);
+		return t->gpu >= 0 && !*value;
+	}
 	if (!strcmp(word, "set"))
 		return take_variable(t, value, true, false);
 	if (!strcmp(word, "default"))
@@ -130,8 +117,13 @@ static bool answer_line(struct answer *a, const char *word, char *value, size_t 
 		return (a->error = value) != NULL;
 	if (!strcmp(word, "hint"))
 		return (a->hint = value) != NULL;
-	if (!strcmp(word, "task"))
-		return begin_task(a, value, tasks);
+	if (!strcmp(word, "task")) {
+		if (a->tasks == tasks ||
+		    take_number(&value, ANSWER_TASKS) != (long)a->tasks || *value)
+			return false;
+		a->task[a->tasks++].gpu = -1;
+		return true;
+	}
 	if (!strcmp(word, "warning")) {
 		if (a->warnings < sizeof a->warning / sizeof *a->warning)
 			a->warning[a->warnings++] = value;

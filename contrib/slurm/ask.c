@@ -66,17 +66,6 @@ static bool ask_become(const struct ask_user *u)
 	       !syscall(SYS_setresuid, u->uid, u->uid, u->uid);
 }
 
-/* Signals as a new program has them. */
-static void reset_signals(void)
-{
-	sigset_t none;
-
-	for (int s = 1; s < NSIG; s++)
-		signal(s, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* Before Linux 5.9 there is no close_range(). */
 static bool close_all(void)
 {
@@ -95,6 +84,7 @@ static void ask_child(const char *path, const struct ask_user *u, int fd)
 {
 	char *const argv[] = { (char[]){ "berth-agent" }, (char[]){ "--step" }, NULL };
 	char *const env[] = { NULL };
+	sigset_t none;
 	int null;
 
 	if (!ask_become(u) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
@@ -106,7 +96,10 @@ static void ask_child(const char *path, const struct ask_user *u, int fd)
 	if (dup2(fd, 0) < 0 || dup2(fd, 1) < 0 || dup2(null, 2) < 0 || !close_all() ||
 	    chdir("/"))
 		_exit(126);
-	reset_signals();
+	for (int s = 1; s < NSIG; s++) /* as a new program has them */
+		signal(s, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	execve(path, argv, env);
 	_exit(127);
 }
@@ -133,19 +126,6 @@ struct talk {
 static bool ask_again(void)
 {
 	return errno == EAGAIN || errno == EINTR;
-}
-
-static const char *ask_say(struct talk *t)
-{
-	ssize_t n = send(t->fd, t->request, t->left, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-	if (n < 0)
-		return ask_again() ? NULL : "it ended without an answer";
-	t->request += n;
-	t->left -= (size_t)n;
-	if (!t->left)
-		shutdown(t->fd, SHUT_WR);
-	return NULL;
 }
 
 /* DONE: it has said all. */
@@ -183,13 +163,24 @@ static const char *ask_converse(struct talk *t, long long until)
 					    (short)(POLLIN | (t->left ? POLLOUT : 0)) };
 		const long long left = until - ask_now_ms();
 		const char *why = NULL;
+		ssize_t n;
 
 		if (left <= 0)
 			return "it did not answer in time";
 		if (poll(&p, 1, (int)left) < 0 && errno != EINTR)
 			return strerror(errno);
-		if (p.revents & POLLOUT)
-			why = ask_say(t);
+		if (p.revents & POLLOUT) {
+			n = send(t->fd, t->request, t->left,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
+			if (n >= 0) {
+				t->request += n;
+				t->left -= (size_t)n;
+				if (!t->left)
+					shutdown(t->fd, SHUT_WR);
+			} else if (!ask_again()) {
+				why = "it ended without an answer";
+			}
+		}
 		if (!why && p.revents & (POLLIN | POLLHUP | POLLERR))
 			why = ask_hear(t, &done);
 		if (why)

@@ -164,15 +164,6 @@ static bool has_word(const char *list, const char *word)
 	}
 }
 
-/* The words that hold for this step.  NULL: off. */
-static const char *spank_words(void)
-{
-	const char *site = me.by_default ? me.by_default : "off";
-	const char *text = me.given ? me.option : site;
-
-	return has_word(text, "off") ? NULL : text;
-}
-
 /* ---- the request ---- */
 
 static void spank_add(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -218,17 +209,6 @@ static void add_number(spank_t sp, const char *word, enum spank_item item)
 	spank_add("%s %u\n", word, n);
 }
 
-static void add_ranks(spank_t sp, uint32_t tasks)
-{
-	for (uint32_t i = 0; i < tasks; i++) {
-		uint32_t rank = 0;
-
-		spank_get_item(sp, S_JOB_LOCAL_TO_GLOBAL_ID, i, &rank);
-		spank_add("%s%u", i ? "," : "ranks ", rank);
-	}
-	spank_add("\n");
-}
-
 /* In a step of several components of a het job, Slurm's items are of this one, and its
  * variables of all: these are added later, and so win. */
 static void add_het(spank_t sp)
@@ -266,7 +246,13 @@ static void make_request(spank_t sp, uint32_t tasks, uid_t uid, const char *text
 	add_number(sp, "node", S_JOB_NODEID);
 	add_number(sp, "nodes", S_JOB_NNODES);
 	add_number(sp, "size", S_JOB_TOTAL_TASK_COUNT);
-	add_ranks(sp, tasks);
+	for (uint32_t i = 0; i < tasks; i++) {
+		uint32_t rank = 0;
+
+		spank_get_item(sp, S_JOB_LOCAL_TO_GLOBAL_ID, i, &rank);
+		spank_add("%s%u", i ? "," : "ranks ", rank);
+	}
+	spank_add("\n");
 	add_text("options", strcmp(text, "on") ? text : "");
 	if (spank_get_item(sp, S_STEP_ALLOC_CORES, &cores) == ESPANK_SUCCESS && cores)
 		add_text("cores", cores);
@@ -363,8 +349,8 @@ EXPORT int slurm_spank_user_init(spank_t sp, int ac, char **av)
 
 	(void)ac;
 	(void)av;
-	text = spank_words();
-	if (spank_context() != S_CTX_REMOTE || !text || !is_for_us(sp))
+	text = me.given ? me.option : me.by_default ? me.by_default : "off";
+	if (spank_context() != S_CTX_REMOTE || has_word(text, "off") || !is_for_us(sp))
 		return 0;
 	me.strict = has_word(text, "strict");
 	spank_getenv(sp, "SLURM_STEP_GPUS", me.step_gpus, sizeof me.step_gpus);
@@ -398,14 +384,6 @@ static bool binds_gpus(spank_t sp)
 	return gpu && !strstr(gpu, "none");
 }
 
-static bool may_open(long gpu)
-{
-	char path[64];
-
-	snprintf(path, sizeof path, "/dev/nvidia%ld", gpu);
-	return !access(path, R_OK | W_OK);
-}
-
 /* The place of NUMBER in LIST, "0,1", from 0; -1: it is not there. */
 static int place_in(const char *list, long number)
 {
@@ -433,6 +411,7 @@ static int length_of(const char *list)
 static void own_gpus(spank_t sp, char *out, size_t size)
 {
 	const char *at = me.step_gpus;
+	char path[64];
 	size_t n = 0;
 	bool hidden = false;
 
@@ -440,7 +419,8 @@ static void own_gpus(spank_t sp, char *out, size_t size)
 	while (*at && n + 16 < size) {
 		const long gpu = strtol(at, NULL, 10);
 
-		if (may_open(gpu))
+		snprintf(path, sizeof path, "/dev/nvidia%ld", gpu);
+		if (!access(path, R_OK | W_OK))
 			n += (size_t)snprintf(out + n, size - n, "%s%ld", n ? "," : "",
 					      gpu);
 		else
