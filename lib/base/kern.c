@@ -147,11 +147,6 @@ static void leave_mode(unsigned mode)
 
 static const struct kern_scale none;
 
-static bool is_power(uint32_t n)
-{
-	return n && !(n & (n - 1));
-}
-
 /* Division by a power of two is multiplication by its reciprocal, bit for bit, and
  * costs a tenth. */
 static void choose_how(struct kern *k)
@@ -163,7 +158,8 @@ static void choose_how(struct kern *k)
 	if (s->prescale == 1 && s->postscale == 1 && !divides) {
 		k->how = KERN_PLAIN;
 	} else if (k->floats && s->prescale == 1 &&
-		   (divides ? s->postscale == 1 && is_power(s->divide) : true)) {
+		   (divides ? s->postscale == 1 && !(s->divide & (s->divide - 1))
+			    : true)) {
 		k->how = KERN_TIMES;
 		k->times = divides ? 1.0 / s->divide : s->postscale;
 	} else if (k->floats && s->prescale == 1 && s->postscale == 1) {

@@ -102,19 +102,12 @@ static struct last *log_make(void)
 	return NULL;
 }
 
-static void copy_text(char *to_text, const char *text)
-{
-	size_t n = strnlen(text, LOG_TENSOR_BYTES - 1);
-
-	memmove(to_text, text, n);
-	to_text[n] = '\0';
-}
-
 berth_result log_error(berth_result rc, const char *tensor, const unsigned *missing,
 		       size_t n, const char *fmt, ...)
 {
 	char text[LOG_TEXT_BYTES]; /* FMT's arguments may point into the last one */
 	struct last *l = log_make();
+	size_t bytes;
 	va_list ap;
 
 	if (!l)
@@ -123,7 +116,9 @@ berth_result log_error(berth_result rc, const char *tensor, const unsigned *miss
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	memcpy(l->text, text, strlen(text) + 1);
-	copy_text(l->tensor, tensor ? tensor : "");
+	bytes = tensor ? strnlen(tensor, LOG_TENSOR_BYTES - 1) : 0;
+	memmove(l->tensor, tensor ? tensor : "", bytes); /* it may be this text */
+	l->tensor[bytes] = '\0';
 	n = n < LOG_MISSING ? n : LOG_MISSING;
 	for (size_t i = 0; i < n; i++)
 		l->missing[i] = (int)missing[i];

@@ -19,18 +19,6 @@ static void members_number_hosts(struct members *m, const unsigned *host,
 	}
 }
 
-static void order_places(struct members *m)
-{
-	m->lanes = m->n;
-	for (unsigned h = 0; h < m->nhosts; h++) {
-		if (m->start[h + 1] < m->lanes)
-			m->lanes = m->start[h + 1];
-		m->start[h + 1] += m->start[h];
-	}
-	for (unsigned i = 0; i < m->n; i++)
-		m->order[m->start[m->host[i]] + m->local[i]] = i;
-}
-
 static void find_own(struct members *m, const unsigned *host, unsigned own)
 {
 	m->me = m->here = MEMBERS_NONE;
@@ -65,7 +53,14 @@ int members_make(struct members *m, const unsigned *rank, unsigned n,
 	m->start = all + 4 * (size_t)n;
 	memcpy(m->rank, rank, n * sizeof *rank);
 	members_number_hosts(m, host, all + 5 * (size_t)n + 1);
-	order_places(m);
+	m->lanes = n;
+	for (unsigned h = 0; h < m->nhosts; h++) {
+		if (m->start[h + 1] < m->lanes)
+			m->lanes = m->start[h + 1];
+		m->start[h + 1] += m->start[h];
+	}
+	for (unsigned i = 0; i < n; i++)
+		m->order[m->start[m->host[i]] + m->local[i]] = i;
 	find_own(m, host, own);
 	return 0;
 }
