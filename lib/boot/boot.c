@@ -118,13 +118,6 @@ static const struct {
 	{ "WORLD_SIZE", NULL, "a script", "start it with runner" },
 };
 
-static long size_in(const char *name)
-{
-	const char *text = getenv(name);
-
-	return text ? strtol(text, NULL, 10) : 0;
-}
-
 const struct boot *boot_choose(char *why)
 {
 	static const struct boot *const bootstraps[] = { &boot_agent, &boot_pmix };
@@ -133,7 +126,8 @@ const struct boot *boot_choose(char *why)
 		if (bootstraps[i]->seen())
 			return bootstraps[i];
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-		long size = size_in(sizes[i].name);
+		const char *text = getenv(sizes[i].name);
+		const long size = text ? strtol(text, NULL, 10) : 0;
 
 		if (size < 2 || (sizes[i].with && !getenv(sizes[i].with)))
 			continue;

@@ -159,12 +159,6 @@ static berth_result peer_failed(const struct message *m, unsigned r, char *why)
 		       : BERTH_PEER_LOST;
 }
 
-/* Compares byte by byte, as allgather copies. */
-static bool is_as_sent(const struct message *m, const struct message *mine)
-{
-	return !memcmp((const char *)m, (const char *)mine, sizeof *m);
-}
-
 /* Is M, in the place of rank R, rank R's message of the same call as MINE? */
 static berth_result check_message(const struct message *m, unsigned r,
 				  const struct message *mine, char *why)
@@ -179,7 +173,9 @@ static berth_result check_message(const struct message *m, unsigned r,
 			 "ranks of struct berth_bootstrap is %u on rank %u and %u on "
 			 "rank %u",
 			 m->ranks, r, mine->ranks, mine->rank);
-	else if (m->rank != r || (r == mine->rank && !is_as_sent(m, mine)))
+	else if (m->rank != r ||
+		 (r == mine->rank &&
+		  memcmp((const char *)m, (const char *)mine, sizeof *m)))
 		snprintf(why, BOOT_WHY_BYTES,
 			 "two processes are rank %u, or allgather of struct "
 			 "berth_bootstrap does not keep the order of ranks",
@@ -194,23 +190,16 @@ static berth_result check_message(const struct message *m, unsigned r,
 	return BERTH_SYSTEM;
 }
 
-/* The first of N ranks that says it has failed; N: none. */
-static unsigned first_failed(const struct message *all, unsigned n)
-{
-	unsigned r = 0;
-
-	while (r < n && (all[r].magic != MAGIC || !all[r].result))
-		r++;
-	return r;
-}
-
 /* Judges the messages of all ranks.  A failed rank comes first, as all ranks see it. */
 static berth_result caller_judge(struct caller *c, const struct message *all,
 				 const struct message *mine, char *why)
 {
-	const unsigned failed = first_failed(all, mine->ranks);
 	berth_result rc = BERTH_OK;
+	unsigned failed = 0; /* the first rank that says it has failed */
 
+	while (failed < mine->ranks &&
+	       (all[failed].magic != MAGIC || !all[failed].result))
+		failed++;
 	if (failed < mine->ranks) {
 		c->all_know = true;
 		return failed == mine->rank && mine->result
@@ -516,18 +505,6 @@ static berth_result caller_memory(void *state, struct boot_world *w, size_t byte
 	return rc;
 }
 
-static berth_result check_texts(struct caller *c, unsigned n, char *why)
-{
-	for (unsigned r = 0; r < n; r++) {
-		c->text[r] = c->said[r].text;
-		if (has_end(c->text[r], sizeof c->said[r].text))
-			continue;
-		snprintf(why, BOOT_WHY_BYTES, "the text of rank %u has no end", r);
-		return BERTH_SYSTEM;
-	}
-	return BERTH_OK;
-}
-
 static berth_result caller_fence(void *state, struct boot_world *w, const char *mine,
 				 const struct boot_patience *patience, char ***all,
 				 char *why)
@@ -542,10 +519,15 @@ static berth_result caller_fence(void *state, struct boot_world *w, const char *
 		rc = BERTH_INVALID;
 	}
 	rc = caller_exchange(c, &m, c->said, rc, why);
-	if (!rc)
-		rc = check_texts(c, w->size, why);
 	if (rc)
 		return rc;
+	for (unsigned r = 0; r < w->size; r++) {
+		c->text[r] = c->said[r].text;
+		if (has_end(c->text[r], sizeof c->said[r].text))
+			continue;
+		snprintf(why, BOOT_WHY_BYTES, "the text of rank %u has no end", r);
+		return BERTH_SYSTEM;
+	}
 	memset(&m, 0, sizeof m);
 	rc = caller_exchange(c, &m, c->last, BERTH_OK, why);
 	if (rc)

@@ -7,28 +7,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void line_of(const char *path, char *text, size_t bytes)
-{
-	FILE *f = fopen(path, "re");
-
-	snprintf(text, bytes, "-");
-	if (f && fgets(text, (int)bytes, f))
-		text[strcspn(text, "\n")] = '\0';
-	if (f)
-		fclose(f);
-}
-
 void boot_card_fill(struct boot_card *c, const char *host)
 {
 	struct stat net = { 0 };
-	char boot[40];
+	char boot[40] = "-";
+	FILE *f;
 
 	memset(c, 0, sizeof *c);
 	if (host && *host)
 		snprintf(c->host, sizeof c->host, "%s", host);
 	else if (gethostname(c->host, sizeof c->host - 1))
 		snprintf(c->host, sizeof c->host, "localhost");
-	line_of("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+	f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	if (f && fgets(boot, sizeof boot, f))
+		boot[strcspn(boot, "\n")] = '\0';
+	if (f)
+		fclose(f);
 	stat("/proc/self/ns/net", &net);
 	snprintf(c->machine, sizeof c->machine, "%s/%ju", boot, (uintmax_t)net.st_ino);
 }

@@ -109,20 +109,6 @@ static void secret_make(struct secret *s, unsigned rank)
 		key_write(s->text, s->key);
 }
 
-/* Makes the world from the cards C, and notes the rank that makes this host's
- * memory. */
-static berth_result pmix_settle(struct boot_world *w, const struct boot_card *c)
-{
-	berth_result rc;
-
-	job.first = calloc(w->size, sizeof *job.first);
-	rc = job.first ? boot_cards_settle(w, c, job.first) : BERTH_MEMORY;
-	if (!rc)
-		memcpy(job.maker, c[job.first[w->host[w->rank]]].socket,
-		       sizeof job.maker);
-	return rc;
-}
-
 /* Takes the cards that all ranks published as KEY.  W gets the job's key if rank 0's
  * card has it. */
 static berth_result take_cards(const char *key, struct boot_card *c,
@@ -186,16 +172,6 @@ static berth_result take_key(const char *key, struct boot_world *w, struct secre
 	return BERTH_NO_PEERS;
 }
 
-static void job_forget(void)
-{
-	boot_world_free(&job.w);
-	free(job.first);
-	job.first = NULL;
-	if (job.listener >= 0)
-		close(job.listener);
-	job.listener = -1;
-}
-
 /* The first joining: all ranks show their cards.  W has rank and size. */
 static berth_result pmix_meet(struct boot_world *w, char *why)
 {
@@ -226,8 +202,12 @@ static berth_result pmix_meet(struct boot_world *w, char *why)
 		rc = take_key(key, w, &secret, why);
 	if (!rc) {
 		boot_out_of_memory(why);
-		rc = pmix_settle(w, cards);
+		job.first = calloc(w->size, sizeof *job.first);
+		rc = job.first ? boot_cards_settle(w, cards, job.first) : BERTH_MEMORY;
 	}
+	if (!rc) /* the rank that makes this host's memory */
+		memcpy(job.maker, cards[job.first[w->host[w->rank]]].socket,
+		       sizeof job.maker);
 	if (rc == BERTH_SYSTEM && job.listener >= 0)
 		snprintf(why, BOOT_WHY_BYTES, "what a rank told of itself is no card");
 	explicit_bzero(text, sizeof text);
@@ -265,29 +245,25 @@ static void exchange_key(char *key, size_t bytes)
 	snprintf(key, bytes, "berth.%u", job.exchanges);
 }
 
-/* The other hosts hear at once that this one has no texts for them, in place of waiting
- * for it. */
-static void pmix_give_up(void)
-{
-	char why[BOOT_WHY_BYTES], key[64];
-
-	exchange_key(key, sizeof key);
-	if (job.w.local_rank == 0)
-		pmix_client_publish(key, no_texts, strlen(no_texts), why, sizeof why);
-	pmix_client_fence(true, GO_ON_S, why, sizeof why);
-}
-
 /* The other ranks of its host see that it lets go of its lock. */
 static void pmix_leave(void *state)
 {
+	char why[BOOT_WHY_BYTES], key[64];
 	struct pmix_boot *b = state;
 
 	if (b->board)
 		munmap(b->board, b->board_bytes);
 	if (b->memory >= 0)
 		close(b->memory);
-	if (!b->has_met && job.w.hosts > 1)
-		pmix_give_up();
+	/* The other hosts hear at once that this one has no texts for them, in place of
+	 * waiting for it. */
+	if (!b->has_met && job.w.hosts > 1) {
+		exchange_key(key, sizeof key);
+		if (job.w.local_rank == 0)
+			pmix_client_publish(key, no_texts, strlen(no_texts), why,
+					    sizeof why);
+		pmix_client_fence(true, GO_ON_S, why, sizeof why);
+	}
 	free(b);
 }
 
@@ -325,8 +301,14 @@ static berth_result pmix_join(void **state, struct boot_world *w,
 	} else {
 		rc = pmix_meet(&found, why);
 		job.w = found;
-		if (rc)
-			job_forget();
+		if (rc) {
+			boot_world_free(&job.w);
+			free(job.first);
+			job.first = NULL;
+			if (job.listener >= 0)
+				close(job.listener);
+			job.listener = -1;
+		}
 	}
 	if (!rc && job.listener >= 0 && job.w.local_rank != 0) {
 		close(job.listener); /* the maker's alone is used */
@@ -348,19 +330,6 @@ static berth_result pmix_join(void **state, struct boot_world *w,
 }
 
 /* ---- memory ---- */
-
-static berth_result hand_round(struct boot_world *w, size_t bytes, char *why)
-{
-	const uint64_t until_ns = clock_until(HAND_S * 1000);
-
-	if (w->local_rank != 0)
-		return handoff_take(job.maker, bytes, until_ns, &w->memory, why,
-				    BOOT_WHY_BYTES);
-	w->memory = boot_memfd(bytes, why);
-	return w->memory < 0 ? BERTH_SYSTEM
-			     : handoff_give(job.listener, w->local_size - 1, w->memory,
-					    until_ns, why, BOOT_WHY_BYTES);
-}
 
 /* TAKE: takes byte LOCAL of the lock, or returns -1.  Else: does another process hold
  * it?  0: nobody does. */
@@ -403,11 +372,23 @@ static berth_result pmix_memory(void *state, struct boot_world *w, size_t bytes,
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t board_at = (bytes + page - 1) / page * page;
+	const uint64_t until_ns = clock_until(HAND_S * 1000);
 	struct pmix_boot *b = state;
 	berth_result rc;
+	size_t all;
 
 	b->board_bytes = (size_t)2 * w->local_size * sizeof *b->board;
-	rc = hand_round(w, board_at + b->board_bytes, why);
+	all = board_at + b->board_bytes;
+	if (w->local_rank != 0) {
+		rc = handoff_take(job.maker, all, until_ns, &w->memory, why,
+				  BOOT_WHY_BYTES);
+	} else {
+		w->memory = boot_memfd(all, why);
+		rc = w->memory < 0
+			     ? BERTH_SYSTEM
+			     : handoff_give(job.listener, w->local_size - 1, w->memory,
+					    until_ns, why, BOOT_WHY_BYTES);
+	}
 	if (!rc)
 		rc = open_board(b, w, (off_t)board_at, why);
 	w->memory_bytes = rc ? 0 : bytes;
@@ -439,19 +420,6 @@ static void pmix_look(void *ctx)
 		h->broken = BERTH_PEER_LOST;
 }
 
-/* Waits until local rank LOCAL has written NOTE, or has ended. */
-static berth_result wait_for_note(const struct pmix_boot *b, struct note *note,
-				  unsigned local)
-{
-	struct watch h = { .b = b, .note = note, .local = local };
-	struct wait w = {
-		.yields = 20, .broken = &h.broken, .idle = pmix_look, .ctx = &h
-	};
-
-	w.deadline_ns = clock_until(GO_ON_S * 1000);
-	return wait_for(&w, &note->written, job.exchanges);
-}
-
 /* The rank of the job that is local rank LOCAL here. */
 static unsigned rank_of(const struct boot_world *w, unsigned local)
 {
@@ -470,7 +438,13 @@ static berth_result own_block(struct block *k, const struct pmix_boot *b,
 	if (!k->bytes)
 		return boot_out_of_memory(why);
 	for (unsigned i = 0; i < w->local_size; i++) {
-		berth_result rc = wait_for_note(b, &note[i], i);
+		struct watch h = { .b = b, .note = &note[i], .local = i };
+		struct wait wait = { .yields = 20,
+				     .broken = &h.broken,
+				     .idle = pmix_look,
+				     .ctx = &h,
+				     .deadline_ns = clock_until(GO_ON_S * 1000) };
+		berth_result rc = wait_for(&wait, &note[i].written, job.exchanges);
 		size_t length = strnlen(note[i].text, sizeof note[i].text - 1);
 
 		if (rc) {

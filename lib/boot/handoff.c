@@ -223,24 +223,19 @@ static int handoff_take_descriptor(int fd)
 	return memory;
 }
 
-static bool is_memory(int fd, size_t bytes)
-{
-	struct stat s;
-
-	return !fstat(fd, &s) && s.st_size == (off_t)bytes &&
-	       (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS;
-}
-
 berth_result handoff_receive(int fd, size_t bytes, int *memory, char *why,
 			     size_t why_bytes)
 {
+	struct stat s;
+
 	*memory = handoff_take_descriptor(fd);
 	close(fd);
 	if (*memory < 0) {
 		snprintf(why, why_bytes, "%s", gone);
 		return BERTH_PEER_LOST;
 	}
-	if (!is_memory(*memory, bytes)) {
+	if (fstat(*memory, &s) || s.st_size != (off_t)bytes ||
+	    (fcntl(*memory, F_GET_SEALS) & SEALS) != SEALS) {
 		snprintf(why, why_bytes, "this host's memory is not of %zu bytes",
 			 bytes);
 		close(*memory);

@@ -97,16 +97,6 @@ void retired_keep(struct memory *m)
 	memory_unmap(m);
 }
 
-/* Gives whole pages back to the system now. */
-static void give_pages(const struct retired *r, const struct heap_part *part)
-{
-	const size_t from = (part->at + PAGE - 1) / PAGE * PAGE,
-		     to = (part->at + part->bytes) / PAGE * PAGE;
-
-	if (from < to)
-		madvise(r->part + from, to - from, MADV_REMOVE);
-}
-
 /* The caller holds LOCK. */
 static bool find_and_free(void *p)
 {
@@ -114,10 +104,14 @@ static bool find_and_free(void *p)
 		struct retired *r = *at;
 		const size_t place = (uintptr_t)p - (uintptr_t)r->part;
 		const struct heap_part *part = heap_find(&r->parts, place);
+		size_t from, to;
 
 		if (!part)
 			continue;
-		give_pages(r, part);
+		from = (part->at + PAGE - 1) / PAGE * PAGE;
+		to = (part->at + part->bytes) / PAGE * PAGE;
+		if (from < to) /* whole pages go back to the system now */
+			madvise(r->part + from, to - from, MADV_REMOVE);
 		heap_give(&r->parts, place);
 		if (!r->parts.n) {
 			*at = r->next;
