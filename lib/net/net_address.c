@@ -145,14 +145,6 @@ static bool is_named(const char *name, const char *list)
 	return false;
 }
 
-static bool is_chosen(const struct ifaddrs *i, const struct bits *at, const char *range,
-		      const char *interfaces)
-{
-	if (range)
-		return in_range(at, range) == 1;
-	return !interfaces || is_named(i->ifa_name, interfaces);
-}
-
 static unsigned mask_length(const struct sockaddr *mask)
 {
 	struct bits m = { { 0 } };
@@ -199,7 +191,9 @@ static size_t address_choose(struct prefix *p, const struct ifaddrs *list,
 		p[n].length = mask_length(i->ifa_netmask);
 		for (k = 0; k < n && memcmp(&p[k].at, &p[n].at, sizeof p->at); k++)
 			;
-		if (k == n && is_chosen(i, &p[n].at, range, interfaces))
+		if (k == n &&
+		    (range ? in_range(&p[n].at, range) == 1
+			   : !interfaces || is_named(i->ifa_name, interfaces)))
 			n++;
 	}
 	return n;
@@ -277,18 +271,6 @@ static void say_where(char *text, const struct prefix *p, int n, uint16_t port)
 _Static_assert(NET_WHERE_MAX *(INET6_ADDRSTRLEN + 5) + 6 <= NET_ADDRESS_BYTES,
 	       "all addresses have room");
 
-static void say_none(const char *range, const char *interfaces, char *why,
-		     size_t why_bytes)
-{
-	if (range)
-		snprintf(why, why_bytes,
-			 "no interface has an address in BERTH_NET=\"%s\"", range);
-	else
-		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
-			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
-			 interfaces ? interfaces : "", interfaces ? "\"" : "");
-}
-
 int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
 	       char *text, char *why, size_t why_bytes)
 {
@@ -306,10 +288,15 @@ int net_listen(const char *range, const char *interfaces, int backlog, int *fd,
 	if (!n)
 		n = address_choose(p, list, range, interfaces, true);
 	freeifaddrs(list);
-	if (!n) {
-		say_none(range, interfaces, why, why_bytes);
+	if (!n && range)
+		snprintf(why, why_bytes,
+			 "no interface has an address in BERTH_NET=\"%s\"", range);
+	else if (!n)
+		snprintf(why, why_bytes, "no interface%s%s%s is up and has an address",
+			 interfaces ? " of HOROVOD_GLOO_IFACE=\"" : "",
+			 interfaces ? interfaces : "", interfaces ? "\"" : "");
+	if (!n)
 		return -1;
-	}
 	/* the port that is free at the first address may be in use at another */
 	for (int i = 0; have < 0 && i < PORT_TRIES; i++) {
 		have = listen_at_all(p, n, &port, backlog, fd);

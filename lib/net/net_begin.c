@@ -32,14 +32,6 @@ struct net_channel *net_channel(struct net *n, unsigned peer, unsigned lane)
 	return &net_link(n, peer, lane)->channel;
 }
 
-/* A released connection ends, although no rank is gone. */
-static void begin_hear_release(struct link *l)
-{
-	if (l->have < sizeof(struct head))
-		net_fill(l);
-	net_is_settled(l);
-}
-
 size_t net_sockets(struct net *n, struct pollfd *p)
 {
 	size_t k = 0;
@@ -50,8 +42,11 @@ size_t net_sockets(struct net *n, struct pollfd *p)
 
 			if (i == n->config.rank)
 				continue;
-			if (l->releasing)
-				begin_hear_release(l);
+			if (l->releasing) { /* it ends, although no rank is gone */
+				if (l->have < sizeof(struct head))
+					net_fill(l);
+				net_is_settled(l);
+			}
 			if (l->channel.fd >= 0)
 				p[k++] = (struct pollfd){ l->channel.fd, POLLIN, 0 };
 		}

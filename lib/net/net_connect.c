@@ -44,15 +44,6 @@ static void begin_asking(struct net *n, unsigned peer, struct asking *k)
 		stop_asking(k, errno);
 }
 
-static void connect_ask(struct net *n, unsigned peer, struct asking *k)
-{
-	k->hello = net_own_hello(n, peer, NET_ASKS);
-	net_hello_make(&k->hello, n->door->key);
-	k->said = true;
-	if (send(k->fd, &k->hello, sizeof k->hello, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		stop_asking(k, errno);
-}
-
 static void hear_answer(struct net *n, struct asking *k)
 {
 	ssize_t got = recv(k->fd, (char *)&k->answer + k->got,
@@ -83,12 +74,18 @@ static bool has_left(struct net *n, unsigned peer, struct asking *k)
 		begin_asking(n, peer, k);
 	} else if (k->fd >= 0 && poll(&p, 1, 0) > 0) {
 		getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-		if (error)
+		if (error) {
 			stop_asking(k, error);
-		else if (k->said)
+		} else if (k->said) {
 			hear_answer(n, k);
-		else
-			connect_ask(n, peer, k);
+		} else {
+			k->hello = net_own_hello(n, peer, NET_ASKS);
+			net_hello_make(&k->hello, n->door->key);
+			k->said = true;
+			if (send(k->fd, &k->hello, sizeof k->hello,
+				 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+				stop_asking(k, errno);
+		}
 	}
 	return k->left || (k->refused && k->refused >= addresses);
 }

@@ -42,21 +42,10 @@ static void door_drop(struct net_door *d, size_t i, bool keep_fd)
 	d->coming[i] = d->coming[--d->ncoming];
 }
 
-/* A peer that has our answer takes the connection as made.  It gets LAST. */
-static void door_say_last(const struct net_door *d, const struct net_coming *c,
-			  const struct head *last)
-{
-	struct net_channel channel;
-
-	if (net_channel_open(&channel, c->fd, d->key, &c->hello, &c->answer, false))
-		return;
-	net_tell(&channel, *last);
-	net_channel_free(&channel);
-}
-
 void net_door_remove(struct net_door *d, struct net *n, const struct head *last)
 {
 	struct net **at = &d->nets;
+	struct net_channel channel;
 
 	pthread_mutex_lock(&d->lock);
 	while (*at && *at != n)
@@ -68,8 +57,13 @@ void net_door_remove(struct net_door *d, struct net *n, const struct head *last)
 
 		if (!c->answered || c->hello.net != n->config.id)
 			continue;
-		if (last && !c->answer.verdict)
-			door_say_last(d, c, last);
+		/* a peer that has our answer takes the connection as made */
+		if (last && !c->answer.verdict &&
+		    !net_channel_open(&channel, c->fd, d->key, &c->hello, &c->answer,
+				      false)) {
+			net_tell(&channel, *last);
+			net_channel_free(&channel);
+		}
 		door_drop(d, i, false);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -151,14 +145,6 @@ static bool is_expected(const struct net *n, const struct net_hello *h)
 	       n->narrived < (size_t)n->config.size * NET_LANES;
 }
 
-static void door_judge(const struct net *n, struct net_coming *c)
-{
-	const struct net_hello own = net_own_hello(n, c->hello.from, c->hello.lane);
-
-	c->answer.verdict = net_judge(n, &c->hello);
-	c->answer.secure = net_common(&own, &c->hello);
-}
-
 /* The peer goes on with the connection, if only to fail together with this rank. */
 static bool door_is_current(const struct net_answer *a)
 {
@@ -192,6 +178,7 @@ static bool door_is_new(struct net_door *d, struct net *n, const struct net_comi
 
 static int door_answer(struct net_door *d, struct net_coming *c)
 {
+	struct net_hello own;
 	struct net *n;
 
 	/* an address may lead to another rank of the job than intended */
@@ -205,8 +192,11 @@ static int door_answer(struct net_door *d, struct net_coming *c)
 		atomic_store(&d->tend_soon, true);
 	}
 	c->answer.verdict = NET_LEFT;
-	if (n)
-		door_judge(n, c);
+	if (n) {
+		own = net_own_hello(n, c->hello.from, c->hello.lane);
+		c->answer.verdict = net_judge(n, &c->hello);
+		c->answer.secure = net_common(&own, &c->hello);
+	}
 	if (n && !door_is_new(d, n, c))
 		return -1;
 	net_answer_make(&c->answer, d->key, &c->hello);
@@ -288,14 +278,6 @@ static bool door_has_room(struct net_door *d, int listener)
 	return !d->lacks_room;
 }
 
-static void door_welcome(struct net_door *d, int fd, uint64_t now)
-{
-	d->coming[d->ncoming++] =
-		(struct net_coming){ .fd = net_set_up(fd),
-				     .until_ns = now + HANDSHAKE_MS * 1000000ull };
-	door_attend(d, d->ncoming - 1, now);
-}
-
 static void accept_all(struct net_door *d, int listener)
 {
 	const uint64_t now = clock_ns();
@@ -306,7 +288,11 @@ static void accept_all(struct net_door *d, int listener)
 			break;
 		fd = descriptor_accept(listener, SOCK_NONBLOCK);
 		if (fd >= 0) {
-			door_welcome(d, fd, now);
+			d->coming[d->ncoming++] = (struct net_coming){
+				.fd = net_set_up(fd),
+				.until_ns = now + HANDSHAKE_MS * 1000000ull
+			};
+			door_attend(d, d->ncoming - 1, now);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
@@ -331,21 +317,16 @@ void net_door_serve(struct net_door *d)
 
 /* ---- connections of a net ---- */
 
-/* Does the peer begin this connection, and is its place free? */
-static bool is_to_be_taken(const struct net *n, const struct net_hello *h)
-{
-	bool begins = h->from < n->config.rank;
-
-	if (n->begun)
-		begins = h->lane == (h->from > n->config.rank);
-	return begins && net_fd(n, h->from, h->lane) < 0;
-}
-
 /* A peer with another BERTH_NET_SECURE ends both ranks.  The door drops all other peers
  * that are not like this rank. */
 static bool door_take(struct net *n, const struct net_coming *c)
 {
-	if (!is_to_be_taken(n, &c->hello))
+	const struct net_hello *h = &c->hello;
+	/* does the peer begin this connection, and is its place free? */
+	const bool begins = n->begun ? h->lane == (h->from > n->config.rank)
+				     : h->from < n->config.rank;
+
+	if (!begins || net_fd(n, h->from, h->lane) >= 0)
 		return false;
 	if (c->answer.verdict) {
 		net_note_verdict(n, c->hello.from, c->fd, c->answer.verdict);

@@ -7,24 +7,11 @@ _Static_assert(crypto_onetimeauth_poly1305_BYTES == NET_HASH_BYTES, "of net_hash
 /* Poly1305 takes the hashes of many blocks at once (4 at a time: 3 times as fast). */
 enum { BATCH = 64 };
 
-static void hash_take(struct net_hash *h, const struct net_hash_key *k,
-		      unsigned char hashes[][NH_BYTES], size_t n)
-{
-	unsigned char key[crypto_onetimeauth_poly1305_KEYBYTES] = { 0 }; /* s is 0 */
-
-	if (!h->blocks) {
-		memcpy(h->first, hashes[0], NH_BYTES);
-		memcpy(key, k->r, sizeof k->r);
-		crypto_onetimeauth_poly1305_init(&h->poly, key);
-	}
-	crypto_onetimeauth_poly1305_update(&h->poly, hashes[0], n * NH_BYTES);
-	h->blocks += n;
-}
-
 /* Only the last block of all may have fewer bytes than others. */
 static void hash_blocks(struct net_hash *h, const struct net_hash_key *k,
 			const unsigned char *data, size_t bytes)
 {
+	unsigned char key[crypto_onetimeauth_poly1305_KEYBYTES] = { 0 }; /* s is 0 */
 	unsigned char hashes[BATCH][NH_BYTES];
 	size_t n, size;
 
@@ -36,7 +23,13 @@ static void hash_blocks(struct net_hash *h, const struct net_hash_key *k,
 			data += size;
 			bytes -= size;
 		}
-		hash_take(h, k, hashes, n);
+		if (!h->blocks) {
+			memcpy(h->first, hashes[0], NH_BYTES);
+			memcpy(key, k->r, sizeof k->r);
+			crypto_onetimeauth_poly1305_init(&h->poly, key);
+		}
+		crypto_onetimeauth_poly1305_update(&h->poly, hashes[0], n * NH_BYTES);
+		h->blocks += n;
 	}
 }
 

@@ -72,13 +72,6 @@ bool net_is_settled(struct link *l)
 	return true;
 }
 
-/* This rank has begun L, and says RELEASE if nothing has come there. */
-static void idle_release(struct net *n, struct link *l)
-{
-	if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half && is_empty(l))
-		l->releasing = idle_say(l, GROUP_RELEASE);
-}
-
 /* The peer has begun L, and may want to release it. */
 static void idle_hear_release(struct link *l)
 {
@@ -109,7 +102,8 @@ void net_tidy(struct net *n)
 				idle_hear_release(l);
 			else if (l->releasing)
 				net_is_settled(l);
-			else
-				idle_release(n, l);
+			else if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half &&
+				 is_empty(l))
+				l->releasing = idle_say(l, GROUP_RELEASE);
 		}
 }

@@ -161,17 +161,6 @@ static berth_result message_take_head(struct net *n, struct link *l,
 	return rc;
 }
 
-/* Hand over whole units of HAVE bytes at FROM, and keep the rest for the next time. */
-static void hand_over(struct net_receive *in, const unsigned char *from, size_t have)
-{
-	size_t whole = have / in->unit * in->unit;
-
-	if (whole)
-		in->take(in->ctx, in->got - in->held, from, whole);
-	in->held = have - whole;
-	memmove(in->part, from + whole, in->held);
-}
-
 /* How many bytes may be taken now. */
 static size_t message_wanted(const struct net_receive *in)
 {
@@ -186,13 +175,22 @@ static size_t message_wanted(const struct net_receive *in)
 	return most < piece ? most : piece;
 }
 
-/* Receive MOST bytes or fewer to TO.  LAST: these are the last ones of a message, and
- * the bytes behind them go to the stash, which is empty. */
-static ssize_t message_receive(struct link *l, void *to, size_t most, bool last)
+/* MOST bytes or fewer to TO, from those that have been read already, else from the
+ * socket.  LAST: these are the last ones of a message, and the bytes behind them go to
+ * the stash, which is empty. */
+static ssize_t message_some(struct link *l, void *to, size_t most, bool last)
 {
 	const struct iovec v[2] = { { to, most }, { l->stash, STASH_BYTES } };
-	ssize_t k = net_channel_receive(&l->channel, v, last ? 2 : 1);
+	const size_t have = l->have < most ? l->have : most;
+	ssize_t k;
 
+	if (have) {
+		memcpy(to, l->stash + l->at, have);
+		l->at += have;
+		l->have -= have;
+		return (ssize_t)have;
+	}
+	k = net_channel_receive(&l->channel, v, last ? 2 : 1);
 	l->drained = k >= 0 && (size_t)k < most + (last ? STASH_BYTES : 0);
 	if (k <= (ssize_t)most)
 		return k;
@@ -201,32 +199,15 @@ static ssize_t message_receive(struct link *l, void *to, size_t most, bool last)
 	return (ssize_t)most;
 }
 
-/* MOST bytes or fewer to TO, from those that have been read already, else from the
- * socket. */
-static ssize_t message_some(struct link *l, void *to, size_t most, bool last)
-{
-	size_t k = l->have < most ? l->have : most;
-
-	if (!k)
-		return message_receive(l, to, most, last);
-	memcpy(to, l->stash + l->at, k);
-	l->at += k;
-	l->have -= k;
-	return (ssize_t)k;
-}
-
-static int message_result(ssize_t k)
-{
-	return k > 0 ? 1 : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
-}
-
 /* The result of a receive of K bytes for IN.  *RC becomes BERTH_AUTH if the peer did
  * not send them. */
 static int message_came(struct net *n, const struct net_receive *in, ssize_t k,
 			berth_result *rc)
 {
 	if (k >= 0 || errno != EBADMSG)
-		return message_result(k);
+		return k > 0                                          ? 1
+		       : k < 0 && (errno == EAGAIN || errno == EINTR) ? 0
+								      : -1;
 	*rc = message_forged(n, in);
 	return 1;
 }
@@ -299,7 +280,7 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 		     berth_result *rc)
 {
 	unsigned char *to = n->piece;
-	size_t most;
+	size_t most, have, whole;
 	ssize_t k;
 
 	if (in->drop && n->deadline_ns && clock_ns() >= n->deadline_ns) {
@@ -318,8 +299,14 @@ static int pull_data(struct net *n, struct link *l, struct net_receive *in,
 		return message_came(n, in, k, rc);
 	if (!in->is_proved)
 		net_tail_add(l->channel.in, to + in->held, (size_t)k);
-	if (in->take && !in->drop)
-		hand_over(in, to, in->held + (size_t)k);
+	if (in->take && !in->drop) { /* whole units; the rest for the next time */
+		have = in->held + (size_t)k;
+		whole = have / in->unit * in->unit;
+		if (whole)
+			in->take(in->ctx, in->got - in->held, to, whole);
+		in->held = have - whole;
+		memmove(in->part, to + whole, in->held);
+	}
 	in->got += (size_t)k;
 	return 1;
 }
@@ -470,18 +457,6 @@ static bool message_move(struct exchange *x, berth_result *rc)
 	return moved;
 }
 
-/* Others want this core, perhaps the peers for which this rank waits.  A spinning rank
- * keeps the core from them for milliseconds. */
-static void message_crowd(struct net *n, uint64_t now)
-{
-	if (now - n->oversubscribed_until_ns > NO_PACING_MS * 1000000ull)
-		n->oversubscribed_ms = OVERSUBSCRIBED_MS;
-	else if (n->oversubscribed_ms < OVERSUBSCRIBED_MOST_MS)
-		n->oversubscribed_ms *= 2;
-	n->oversubscribed_until_ns = now + n->oversubscribed_ms * 1000000ull;
-	n->oversubscribed = true;
-}
-
 /* Has another process taken this core from this thread since the last look?  The kernel
  * also interrupts a spin, and a virtual machine's core is taken as a whole.  These do
  * not count (if they do, 16 KiB between 2 ranks on 2 cores take 43 us instead of 9). */
@@ -496,29 +471,23 @@ static bool was_pushed_aside(struct net *n)
 	return r.ru_nivcsw != before;
 }
 
-/* Is this core oversubscribed?  When the time of that is over, spinning is tried
- * anew. */
-static bool is_oversubscribed(struct net *n, uint64_t now)
-{
-	if (n->oversubscribed && now >= n->oversubscribed_until_ns) {
-		n->oversubscribed = false;
-		was_pushed_aside(n);
-	}
-	return n->oversubscribed;
-}
-
 bool net_may_spin(struct net *n, uint64_t looked_ns, uint64_t now)
 {
-	if (now - looked_ns > AWAY_NS && was_pushed_aside(n))
-		message_crowd(n, now);
-	return !is_oversubscribed(n, now);
-}
-
-/* May more of IN be taken from its socket? */
-static bool message_awaits(const struct net_receive *in)
-{
-	return !got_all(in) &&
-	       (!in->has_head || in->got == in->bytes || message_wanted(in));
+	/* Others want this core, perhaps the peers for which this rank waits.  A
+	 * spinning rank keeps the core from them for milliseconds. */
+	if (now - looked_ns > AWAY_NS && was_pushed_aside(n)) {
+		if (now - n->oversubscribed_until_ns > NO_PACING_MS * 1000000ull)
+			n->oversubscribed_ms = OVERSUBSCRIBED_MS;
+		else if (n->oversubscribed_ms < OVERSUBSCRIBED_MOST_MS)
+			n->oversubscribed_ms *= 2;
+		n->oversubscribed_until_ns = now + n->oversubscribed_ms * 1000000ull;
+		n->oversubscribed = true;
+	}
+	if (n->oversubscribed && now >= n->oversubscribed_until_ns) {
+		n->oversubscribed = false; /* spinning is tried anew */
+		was_pushed_aside(n);
+	}
+	return !n->oversubscribed;
 }
 
 static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
@@ -532,22 +501,14 @@ static berth_result sleep_for(struct exchange *x, uint64_t deadline_ns)
 				net_fd(x->n, x->out[i].peer, x->out[i].lane), POLLOUT, 0
 			};
 	for (size_t i = 0; i < x->nin; i++)
-		if (message_awaits(&x->in[i]))
+		/* may more of it be taken from its socket? */
+		if (!got_all(&x->in[i]) &&
+		    (!x->in[i].has_head || x->in[i].got == x->in[i].bytes ||
+		     message_wanted(&x->in[i])))
 			p[np++] = (struct pollfd){
 				net_fd(x->n, x->in[i].peer, x->in[i].lane), POLLIN, 0
 			};
 	return net_sleep(x->n, p, np, deadline_ns);
-}
-
-/* When the kernel woke the peer for which this rank waits, it may have put that peer on
- * this core.  So this rank yields (2 hosts on 2 cores: 8 bytes that come 20 ms late end
- * 0.13 ms after they were sent; without the yields 0.34). */
-static void message_spin(struct exchange *x, uint64_t now)
-{
-	if (now - x->yielded_ns < YIELD_NS)
-		return;
-	x->yielded_ns = now;
-	sched_yield();
 }
 
 /* Nothing has moved.  After its first sleep the rank sleeps until something moves (1.7
@@ -563,7 +524,14 @@ static berth_result message_rest(struct exchange *x, uint64_t deadline_ns)
 	spins = net_may_spin(x->n, x->looked_ns, now);
 	x->looked_ns = now;
 	if (++x->idle <= x->n->config.spins && now - x->idle_ns < SPIN_NS && spins) {
-		message_spin(x, now);
+		/* When the kernel woke the peer for which this rank waits, it may have
+		 * put that peer on this core.  So this rank yields (2 hosts on 2 cores:
+		 * 8 bytes that come 20 ms late end 0.13 ms after they were sent;
+		 * without the yields 0.34). */
+		if (now - x->yielded_ns >= YIELD_NS) {
+			x->yielded_ns = now;
+			sched_yield();
+		}
 		return BERTH_OK;
 	}
 	x->idle = x->n->config.spins + 1;
