@@ -278,18 +278,6 @@ static int set_port(int *port, const char *text, struct err *e)
 	return 0;
 }
 
-/* ":slots" or ":port:slots" behind a name. */
-static int cut_numbers(struct element *el, char *text, struct err *e)
-{
-	char *slots = strchr(text, ':');
-
-	if (slots)
-		*slots++ = '\0';
-	if (slots && set_port(&el->port, text, e))
-		return -1;
-	return set_slots(&el->slots, slots ? slots : text, true, e);
-}
-
 /* E_HOST_IPV6.  In ::1:2 the last number is more often one of slots. */
 static int refuse_bare_ipv6(const char *name, struct err *e)
 {
@@ -312,7 +300,7 @@ static int refuse_bare_ipv6(const char *name, struct err *e)
 /* Cut "[user@]name[[:port]:slots]" into EL. */
 static int hosts_cut(struct element *el, char *text, struct err *e)
 {
-	char *at = strrchr(text, '@'), *end, *close;
+	char *at = strrchr(text, '@'), *end, *close, *slots;
 	char a[SHOWN_BYTES + 4], why[64];
 	const char *bad;
 	struct in6_addr in6;
@@ -332,7 +320,12 @@ static int hosts_cut(struct element *el, char *text, struct err *e)
 	if (*end == ':') {
 		el->counted = true;
 		*end = '\0';
-		if (cut_numbers(el, end + 1, e))
+		end++; /* "slots" or "port:slots" */
+		slots = strchr(end, ':');
+		if (slots)
+			*slots++ = '\0';
+		if ((slots && set_port(&el->port, end, e)) ||
+		    set_slots(&el->slots, slots ? slots : end, true, e))
 			return -1;
 	}
 	if (*el->name == '[' && strcspn(el->name, ":") < strcspn(el->name, "]")) {

@@ -391,29 +391,6 @@ static const char *allocation_next_word(const char **text, size_t *n, bool line)
 	return *n ? word : NULL;
 }
 
-/* Append to OUT, as lines of a host file, the words "host slots host slots". */
-static void add_pairs(struct str *out, const char *text)
-{
-	const char *word;
-	size_t n;
-
-	while ((word = allocation_next_word(&text, &n, false))) {
-		str_addn(out, word, n);
-		word = allocation_next_word(&text, &n, false);
-		str_addf(out, " slots=%.*s\n", word ? (int)n : 0, word ? word : "");
-	}
-}
-
-/* The same for "host host". */
-static void add_words(struct str *out, const char *text)
-{
-	const char *word;
-	size_t n;
-
-	while ((word = allocation_next_word(&text, &n, false)))
-		str_addf(out, "%.*s\n", (int)n, word);
-}
-
 /* The same for the lines "host slots queue cpus" of Grid Engine. */
 static void add_queues(struct str *out, const char *text)
 {
@@ -431,15 +408,6 @@ static void add_queues(struct str *out, const char *text)
 		text += *text == '\n';
 		str_add(out, "\n");
 	}
-}
-
-static const struct source *source_of(const struct allocation *a)
-{
-	const struct source *s = sources;
-
-	while (strcmp(s->variable, a->hosts_from))
-		s++;
-	return s;
 }
 
 /* PBS_PPN is the number of slots of each host where the file names each host once. */
@@ -461,19 +429,30 @@ static void spread_ppn(struct allocation *a, char *const *env)
 static int read_others(struct allocation *a, char *const *env, const char *text,
 		       struct err *e)
 {
-	const struct source *s = source_of(a);
+	const struct source *s = sources;
+	const char *at = a->value, *word;
 	struct str lines = { 0 };
+	size_t n;
 	int rc;
+
+	while (strcmp(s->variable, a->hosts_from))
+		s++;
 
 	if (s->form == LIST) {
 		rc = hosts_parse(&a->hosts, text, e) ? err_in(e, "%s", a->name) : 0;
 	} else {
-		if (s->form == PAIRS)
-			add_pairs(&lines, a->value);
-		else if (s->form == WORDS)
-			add_words(&lines, a->value);
-		else if (s->form == QUEUES)
+		if (s->form == QUEUES)
 			add_queues(&lines, text);
+		while ((s->form == PAIRS || s->form == WORDS) &&
+		       (word = allocation_next_word(&at, &n, false))) {
+			str_addn(&lines, word, n);
+			if (s->form == PAIRS) { /* "host slots host slots" */
+				word = allocation_next_word(&at, &n, false);
+				str_addf(&lines, " slots=%.*s", word ? (int)n : 0,
+					 word ? word : "");
+			}
+			str_add(&lines, "\n");
+		}
 		rc = hosts_parse_lines(&a->hosts,
 				       s->form == LINES ? text : str_text(&lines),
 				       a->hosts_from, e);
@@ -541,14 +520,6 @@ static int not_there(const struct allocation *a, const char *host, struct err *e
 	return -1;
 }
 
-/* The slots of A on host AT as a number; 0: not known before its agent is up. */
-static int allocation_room(const struct allocation *a, size_t at)
-{
-	const int slots = a->hosts.v[at].slots;
-
-	return slots == SLOTS_AUTO ? a->cpus[at] : slots == SLOTS_GPUS ? 0 : slots;
-}
-
 int allocation_filter(struct hosts *asked, const size_t *at, const struct allocation *a,
 		      const char *from, struct err *e)
 {
@@ -556,24 +527,25 @@ int allocation_filter(struct hosts *asked, const size_t *at, const struct alloca
 
 	for (size_t i = 0; i < asked->n && !rc; i++) {
 		struct host_spec *h = &asked->v[i];
-		int most;
+		int most, slots;
 
 		if (at[i] == SIZE_MAX) {
 			not_there(a, h->name, e);
 			rc = err_in(e, "%s", from);
 			break;
 		}
-		most = allocation_room(a, at[i]);
+		slots = a->hosts.v[at[i]].slots;
+		most = slots == SLOTS_AUTO   ? a->cpus[at[i]]
+		       : slots == SLOTS_GPUS ? 0 /* not known before its agent is up */
+					     : slots;
 		if (!h->counted)
-			h->slots = a->hosts.v[at[i]].slots;
+			h->slots = slots;
 		else if (h->slots > 0)
 			taken[at[i]] += h->slots;
-		if (h->counted && (most || a->hosts.v[at[i]].slots == 0) &&
-		    taken[at[i]] > most) {
+		if (h->counted && (most || slots == 0) && taken[at[i]] > most) {
 			err_set(e, E_ALLOCATION_SLOTS, h->name, taken[at[i]], a->name,
 				most,
-				a->hosts.v[at[i]].slots == SLOTS_AUTO ? a->cpus_from
-								      : a->slots_from);
+				slots == SLOTS_AUTO ? a->cpus_from : a->slots_from);
 			rc = err_in(e, "%s", from);
 		}
 		if (h->max_slots && h->slots > h->max_slots)

@@ -77,16 +77,6 @@ static int load_ask(struct str *text, const struct allocation *a, char *const *a
 	return 0;
 }
 
-/* The hosts of a Flux instance, in the order of its brokers.  No variable has them. */
-static int ask_flux(struct str *text, const struct allocation *a, char *const *env,
-		    struct err *e)
-{
-	char *argv[] = { (char[]){ "flux" }, (char[]){ "getattr" },
-			 (char[]){ "hostlist" }, NULL };
-
-	return load_ask(text, a, argv, env, "`flux getattr hostlist`", e);
-}
-
 static int ask_slurm(struct str *text, const struct allocation *a, char *const *env,
 		     struct err *e)
 {
@@ -113,13 +103,17 @@ static const char *ask_version(const struct allocation *a, char *const *env)
 
 int allocation_load(struct allocation *a, char *const *env, struct err *e)
 {
+	/* the hosts of a Flux instance, in the order of its brokers: no variable has
+	 * them */
+	char *flux[] = { (char[]){ "flux" }, (char[]){ "getattr" },
+			 (char[]){ "hostlist" }, NULL };
 	struct str text = { 0 };
 	int rc = 0;
 
 	if (a->text == ALLOCATION_FILE)
 		rc = load_read_text(&text, a, e);
 	else if (a->text == ALLOCATION_PROGRAM)
-		rc = ask_flux(&text, a, env, e);
+		rc = load_ask(&text, a, flux, env, "`flux getattr hostlist`", e);
 	if (!rc)
 		rc = allocation_read(a, env, str_text(&text), e);
 	str_free(&text);
