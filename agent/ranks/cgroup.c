@@ -118,31 +118,21 @@ static bool read_mount(const char *line, bool v2, char root[PATH_BYTES],
 			       has_word(options, strlen(options), "freezer");
 }
 
-/* TEXT's next line, which is *LINE, as a string; NULL at its end. */
-static char *next_line(const char **text)
-{
-	const size_t n = strcspn(*text, "\n");
-	char *line;
-
-	if (!**text)
-		return NULL;
-	line = xasprintf("%.*s", (int)n, *text);
-	*text += n + ((*text)[n] == '\n');
-	return line;
-}
-
 /* Of the many lines of mountinfo, the next one of this version; NULL at the end. */
 static char *next_cgroup(const char **text, bool v2)
 {
 	const char *hit = strstr(*text, v2 ? " - cgroup2 " : " - cgroup ");
 	const char *begin = hit;
+	char *line;
 
 	if (!hit)
 		return NULL;
 	while (begin > *text && begin[-1] != '\n')
 		begin--;
-	*text = begin;
-	return next_line(text);
+	line = xasprintf("%.*s", (int)strcspn(begin, "\n"), begin);
+	*text = begin + strcspn(begin, "\n");
+	*text += **text == '\n';
+	return line;
 }
 
 bool cgroup_find(char *out, size_t size, bool v2, const char *own, const char *mounts)
