@@ -5,6 +5,7 @@
 
 #include "agent/place_request.h"
 #include "agent/step_request.h"
+#include "common/file.h"
 
 /* One step on this host. */
 struct step {
@@ -41,18 +42,6 @@ static bool read_all(int in, char *text, size_t size)
 	}
 	text[n] = '\0';
 	return strlen(text) == n;
-}
-
-static int write_all(int out, const struct str *s)
-{
-	for (size_t done = 0; done < s->len;) {
-		ssize_t n = write(out, s->s + done, s->len - done);
-
-		if (n < 0 && errno != EINTR)
-			return EXIT_RUNNER;
-		done += n > 0 ? (size_t)n : 0;
-	}
-	return 0;
 }
 
 static void add_line(struct str *s, const char *word, const char *text)
@@ -359,7 +348,7 @@ int step_main(int in, int out)
 			add_line(&said, "hint", e.hint);
 	}
 	str_add(&said, "end\n");
-	rc = write_all(out, &said);
+	rc = file_write(out, said.s, said.len) ? EXIT_RUNNER : 0;
 	package_free(&s.package);
 	placement_free(&s.placement);
 	gpu_free(&s.gpus);

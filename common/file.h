@@ -1,4 +1,5 @@
-/* file.h - read a small file as one text: host files, config files, scripts, /proc.
+/* file.h - read a small file as one text: host files, config files, scripts, /proc;
+ * write a text.
  *
  * Reads no more than the caller's limit: a user may name /dev/zero by mistake. */
 #ifndef BERTH_FILE_H
@@ -14,5 +15,7 @@
 int file_read(struct str *out, const char *path, size_t most, bool regular);
 /* The same with stdin, from where it is. */
 int file_read_stdin(struct str *out, size_t most);
+/* Write all N bytes at P to FD, which blocks.  0, or -1 with errno. */
+int file_write(int fd, const char *p, size_t n);
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "launcher/output/own_file.h"
 #include "launcher/transport/callback.h"
 
@@ -107,20 +108,6 @@ int logfiles_name(struct str *out, const struct log_names *names, uint32_t rank,
 
 /* ---- writing ---- */
 
-/* All of it, or -1 with errno. */
-static int write_all(int fd, const char *p, size_t n)
-{
-	while (n) {
-		ssize_t done = write(fd, p, n);
-
-		if (done < 0 && errno != EINTR)
-			return -1;
-		p += done > 0 ? done : 0;
-		n -= done > 0 ? (size_t)done : 0;
-	}
-	return 0;
-}
-
 void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const char *p,
 		    size_t n)
 {
@@ -135,7 +122,7 @@ void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const ch
 		logfiles_name(&path, &f->names, rank, stream, NULL);
 		fd = own_file_open(str_text(&path), OWN_FILE_APPEND, &why);
 	}
-	if (fd < 0 || write_all(fd, p, n)) {
+	if (fd < 0 || file_write(fd, p, n)) {
 		int error = errno;
 
 		path.len = 0;
