@@ -69,15 +69,6 @@ static size_t list_names(const struct name_check *c, bool answered, struct str *
 	return n;
 }
 
-static const char *first_reason(const struct name_check *c)
-{
-	for (size_t i = 0; i < c->known; i++)
-		if (c->result[i])
-			return c->result[i] == EAI_SYSTEM ? "the resolver failed"
-							  : gai_strerror(c->result[i]);
-	return "";
-}
-
 static void name_check_forget(struct event **e)
 {
 	if (*e)
@@ -90,6 +81,7 @@ static void check_end(struct name_check *c)
 	struct str text = { 0 }, none = { 0 }, unasked = { 0 };
 	const size_t failed = list_names(c, true, &none);
 	const size_t left = list_names(c, false, &unasked);
+	int error = 0; /* of the first that failed */
 
 	name_check_forget(&c->readable);
 	name_check_forget(&c->late);
@@ -98,9 +90,12 @@ static void check_end(struct name_check *c)
 	if (!failed && !left)
 		str_addf(&text, "%zu name%s of other hosts", c->names.n,
 			 str_plural(c->names.n));
+	for (size_t i = 0; i < c->known && !error; i++)
+		error = c->result[i];
 	if (failed)
 		str_addf(&text, "no address for %s: %s", str_text(&none),
-			 first_reason(c));
+			 error == EAI_SYSTEM ? "the resolver failed"
+					     : gai_strerror(error));
 	if (left)
 		str_addf(&text, "%sno answer in time for %s", failed ? "; " : "",
 			 str_text(&unasked));

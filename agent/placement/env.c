@@ -311,12 +311,6 @@ static bool is_for_ranks(const char *entry, size_t name, const struct env_rank *
 	return strncmp(entry, "BERTH_", 6) != 0 && !taskvars_has(entry, name);
 }
 
-/* PMIx's own variables, not those of its user's tuning. */
-static bool is_pmix(const char *entry)
-{
-	return !strncmp(entry, "PMIX_", 5) && strncmp(entry, "PMIX_MCA_", 9) != 0;
-}
-
 /* A TMPDIR that is not on this host is left out. */
 static void add_layer(struct entries *l, const char *const *v, size_t n,
 		      enum layer layer, const struct env_rank *r)
@@ -327,7 +321,9 @@ static void add_layer(struct entries *l, const char *const *v, size_t n,
 
 		if (!equals || equals == v[i])
 			continue;
-		if (r->has_pmix && is_pmix(v[i]))
+		/* PMIx's own variables, not those of its user's tuning */
+		if (r->has_pmix && !strncmp(v[i], "PMIX_", 5) &&
+		    strncmp(v[i], "PMIX_MCA_", 9) != 0)
 			continue;
 		if (layer == OWN && !is_for_ranks(v[i], (size_t)(equals - v[i]), r))
 			continue;

@@ -329,31 +329,25 @@ static berth_result tell_missing(const struct boot_world *w, const struct frame 
 	return BERTH_OK;
 }
 
-/* ASKED: it has asked which ranks are missing, and has no answer yet. */
-static berth_result agent_tick(const struct agent *a, const struct boot_patience *p,
-			       bool *asked, char *why)
-{
-	berth_result rc = p->tick(p->ctx);
-
-	if (rc && rc != BERTH_BUSY)
-		snprintf(why, BOOT_WHY_BYTES, "other ranks did not come");
-	if (rc != BERTH_BUSY || *asked)
-		return rc == BERTH_BUSY ? BERTH_OK : rc;
-	*asked = true;
-	return put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
-}
-
 /* Waits for all ranks.  F becomes the frame that ends the wait. */
 static berth_result await_all(const struct agent *a, const struct boot_world *w,
 			      const struct boot_patience *p, struct frame *f, char *why)
 {
 	struct pollfd ready = { .fd = a->fd, .events = POLLIN };
-	bool asked = false;
+	bool asked = false; /* which ranks are missing, and there is no answer yet */
 	berth_result rc = BERTH_OK;
 
 	while (!rc) {
 		if (poll(&ready, 1, TICK_MS) <= 0) {
-			rc = agent_tick(a, p, &asked, why);
+			rc = p->tick(p->ctx);
+			if (rc && rc != BERTH_BUSY)
+				snprintf(why, BOOT_WHY_BYTES,
+					 "other ranks did not come");
+			if (rc != BERTH_BUSY)
+				continue;
+			rc = asked ? BERTH_OK
+				   : put_frame(a->fd, BOOT_MISSING_REQUEST, "", 0, why);
+			asked = true;
 			continue;
 		}
 		rc = get_any(a->fd, f, why);
