@@ -251,20 +251,6 @@ static int agent_main(const char *xml, struct key_side *side)
 	return a.status;
 }
 
-/* Slurm started this process. */
-static int connect_main(const struct call_how *how)
-{
-	struct key_side side;
-	struct err e = { 0 };
-
-	if (connect_launcher(how, &side, &e)) {
-		err_print("berth-agent", &e);
-		return EXIT_RUNNER;
-	}
-	connect_environment();
-	return agent_main(NULL, &side);
-}
-
 static const char usage[] =
 	"usage: berth-agent                 talk to runner on stdin and stdout\n"
 	"       berth-agent --connect=HOW   talk to the runner that stdin names, by\n"
@@ -284,6 +270,8 @@ int main(int argc, char **argv)
 {
 	static const char calls[] = "--connect=";
 	struct call_how how;
+	struct key_side side;
+	struct err e = { 0 };
 	struct stat st;
 	/* A launcher is at the other end of a pipe or a socket; a person is not. */
 	bool launched = !fstat(STDIN_FILENO, &st) &&
@@ -292,8 +280,15 @@ int main(int argc, char **argv)
 	if (argc == 1 && launched)
 		return agent_main(NULL, NULL);
 	if (argc == 2 && !strncmp(argv[1], calls, sizeof calls - 1) && launched &&
-	    call_how_read(&how, argv[1] + sizeof calls - 1))
-		return connect_main(&how);
+	    call_how_read(&how, argv[1] + sizeof calls - 1)) {
+		/* Slurm started this process */
+		if (connect_launcher(&how, &side, &e)) {
+			err_print("berth-agent", &e);
+			return EXIT_RUNNER;
+		}
+		connect_environment();
+		return agent_main(NULL, &side);
+	}
 	if (argc == 3 && !strcmp(argv[1], "--place") && launched)
 		return agent_main(argv[2], NULL);
 	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)

@@ -10,15 +10,6 @@
 static struct libssh lib;
 static const char *reason = "not loaded";
 
-static void *libssh_find(void *library, const char *name)
-{
-	void *hit = dlsym(library, name);
-
-	if (!hit)
-		reason = "libssh.so.4 here is too old";
-	return hit;
-}
-
 const struct libssh *libssh_load(const char **why)
 {
 	static bool tried;
@@ -30,8 +21,8 @@ const struct libssh *libssh_load(const char **why)
 		library = dlopen("libssh.so.4", RTLD_LAZY | RTLD_LOCAL);
 		reason = library ? NULL : "libssh.so.4 is not installed";
 #define X(name)                                                                        \
-	if (library)                                                                   \
-		*(void **)&lib.name = libssh_find(library, #name);
+	if (library && !(*(void **)&lib.name = dlsym(library, #name)))                 \
+		reason = "libssh.so.4 here is too old";
 		LIBSSH_FUNCTIONS(X)
 #undef X
 	}

@@ -68,18 +68,6 @@ static void count_places(struct boot_world *w, unsigned *count)
 	}
 }
 
-static bool name_hosts(struct boot_world *w, const struct boot_card *c,
-		       const unsigned *first)
-{
-	w->host_name = calloc(w->hosts, sizeof *w->host_name);
-	for (unsigned h = 0; w->host_name && h < w->hosts; h++) {
-		w->host_name[h] = strdup(c[first[h]].host);
-		if (!w->host_name[h])
-			return false;
-	}
-	return w->host_name;
-}
-
 berth_result boot_cards_settle(struct boot_world *w, const struct boot_card *c,
 			       unsigned *first)
 {
@@ -91,5 +79,12 @@ berth_result boot_cards_settle(struct boot_world *w, const struct boot_card *c,
 		count_places(w, count);
 	}
 	free(count);
-	return w->cross_size && name_hosts(w, c, first) ? BERTH_OK : BERTH_MEMORY;
+	if (w->cross_size)
+		w->host_name = calloc(w->hosts, sizeof *w->host_name);
+	for (unsigned h = 0; w->host_name && h < w->hosts; h++) {
+		w->host_name[h] = strdup(c[first[h]].host);
+		if (!w->host_name[h])
+			return BERTH_MEMORY;
+	}
+	return w->host_name ? BERTH_OK : BERTH_MEMORY;
 }

@@ -9,20 +9,13 @@
 
 /* ---- opening and closing ---- */
 
-static struct net_door *own_door(const struct net_config *config, char *why,
-				 size_t why_bytes)
-{
-	const struct net_door_config c = { .rank = config->rank,
-					   .size = config->size,
-					   .key = config->key,
-					   .range = config->range,
-					   .interfaces = config->interfaces };
-
-	return net_door_open(&c, why, why_bytes);
-}
-
 struct net *net_open(const struct net_config *config, char *why, size_t why_bytes)
 {
+	const struct net_door_config own = { .rank = config->rank,
+					     .size = config->size,
+					     .key = config->key,
+					     .range = config->range,
+					     .interfaces = config->interfaces };
 	struct net *n = calloc(1, sizeof *n);
 
 	snprintf(why, why_bytes, "out of memory");
@@ -37,7 +30,7 @@ struct net *net_open(const struct net_config *config, char *why, size_t why_byte
 	n->door = config->door;
 	n->owns_door = !n->door;
 	if (n->link && n->heard && n->piece && n->owns_door)
-		n->door = own_door(config, why, why_bytes);
+		n->door = net_door_open(&own, why, why_bytes);
 	n->config.key = NULL; /* the caller's */
 	if (!n->link || !n->heard || !n->piece || !n->door) {
 		net_close(n);
