@@ -150,48 +150,48 @@ fail:
 
 /* ---- progress ---- */
 
-/* Call alloc() of the messages of the list that begins with FIRST, take the lock again,
- * and go on with them.  FALSE: there are none. */
-static bool p2p_ask(struct p2p *p, struct p2p_message *first)
+static struct p2p_message *p2p_first(struct p2p_list *l)
 {
-	struct p2p_message *m, *next;
+	struct p2p_message *m = l->first;
 
-	for (m = first; m; m = m->next) {
-		m->out = m->alloc(m->alloc_ctx, m->got);
-		m->has_asked = true;
-	}
-	if (!first)
-		return false;
-	pthread_mutex_lock(&p->moving);
-	for (m = first; m; m = next) {
-		next = m->next;
-		m->list = NULL;
-		p2p_go_on(m);
-	}
-	return true;
+	if (m)
+		p2p_list_remove(m);
+	return m;
 }
 
+/* Without the lock: M has ended. */
+static void p2p_say_done(struct p2p *p, struct p2p_message *m, uint32_t self)
+{
+	atomic_fetch_sub(&p->in_flight, 1);
+	atomic_fetch_sub(&m->group->in_flight, 1);
+	m->done(m);
+	if (bell_has_sleeper(p->bell, self))
+		bell_ring(p->bell, p->bell_fd);
+}
+
+/* One after the other: if a function of the caller's is slow, another thread goes on
+ * with the others. */
 void p2p_release(struct p2p *p, uint32_t self)
 {
-	bool has_done = false;
-	struct p2p_message *m, *next, *asks;
+	struct p2p_message *done, *ask;
+	bool more;
 
 	do {
-		m = p->done.first;
-		asks = p->asks.first;
-		p->done = p->asks = (struct p2p_list){ NULL, NULL };
+		done = p2p_first(&p->done);
+		ask = done ? NULL : p2p_first(&p->asks);
+		more = p->done.first || p->asks.first || ask;
 		pthread_mutex_unlock(&p->moving);
-		has_done |= m != NULL;
-		for (; m; m = next) {
-			next = m->next;
-			m->list = NULL;
-			atomic_fetch_sub(&p->in_flight, 1);
-			atomic_fetch_sub(&m->group->in_flight, 1);
-			m->done(m);
+		if (done) {
+			p2p_say_done(p, done, self);
+		} else if (ask) {
+			ask->out = ask->alloc(ask->alloc_ctx, ask->got);
+			ask->has_asked = true;
 		}
-	} while (p2p_ask(p, asks));
-	if (has_done && bell_has_sleeper(p->bell, self))
-		bell_ring(p->bell, p->bell_fd);
+		if (more)
+			pthread_mutex_lock(&p->moving);
+		if (ask)
+			p2p_go_on(ask);
+	} while (more);
 }
 
 /* SURE: even if another thread makes progress, which does not take long. */

@@ -3,6 +3,8 @@
  * takes_s: 3 */
 #include "p2p_rig.h"
 
+#include <semaphore.h>
+
 enum { OTHER = 7, THIRD = 1 << 30 }; /* numbers of groups */
 
 static berth_result do_in(struct rig *g, struct p2p_group *group, struct p2p_message m)
@@ -125,6 +127,65 @@ static void one_is_full(struct rig *g)
 START_TEST(full)
 {
 	rig_start(_i, 2, one_is_full);
+}
+END_TEST
+
+/* ---- a function of the caller's that is slow ---- */
+
+static sem_t begun, returns;
+
+static void slow_done(struct p2p_message *m)
+{
+	(void)m;
+	sem_post(&begun);
+	sem_wait(&returns);
+}
+
+static void *look_once(void *g)
+{
+	p2p_progress(((struct rig *)g)->p);
+	return NULL;
+}
+
+/* Two messages come together.  Another thread has done() of the first one. */
+static void one_is_slow(struct rig *g)
+{
+	struct p2p_group *group = rig_group(g, &g->members, OTHER);
+	const bool sends = !g->r->me;
+	struct p2p_message m[2];
+	pthread_t t;
+
+	for (unsigned k = 0; k < 2; k++)
+		m[k] = sends ? rig_send(1, 1, NULL, 0) : rig_receive(0, 1, NULL, 0);
+	if (!sends)
+		m[0].done = slow_done;
+	meet_in_memory(g);
+	rig_post(g, &m[0], 1);
+	RANKS_ASSERT(g->r, !p2p_post(group, &m[1], 1), "p2p_post");
+	if (sends) {
+		atomic_fetch_add(&g->shared->step, 1);
+		rig_await(g, 2);
+	} else {
+		sem_init(&begun, 0, 0);
+		sem_init(&returns, 0, 0);
+		while (atomic_load(&g->shared->step) < 3)
+			sched_yield();
+		RANKS_ASSERT(g->r, !pthread_create(&t, NULL, look_once, g), "a thread");
+		sem_wait(&begun);
+		p2p_progress(g->p);
+		RANKS_ASSERT(g->r, atomic_load(&rig_done) == 1,
+			     "the other group waits");
+		sem_post(&returns);
+		pthread_join(t, NULL);
+		atomic_store(&rig_done, 0);
+	}
+	rig_meet(g);
+	p2p_leave(group);
+}
+
+START_TEST(slow)
+{
+	rig_start(0, 2, one_is_slow);
 }
 END_TEST
 
@@ -290,6 +351,7 @@ int main(void)
 	tcase_set_timeout(t, 100);
 	tcase_add_loop_test(t, apart, 0, 3);
 	tcase_add_loop_test(t, full, 0, 2);
+	tcase_add_test(t, slow);
 	tcase_add_loop_test(t, leaves, 0, 6);
 	tcase_add_loop_test(t, leaves_in_data, 0, 4);
 	tcase_add_test(t, ends);

@@ -263,51 +263,57 @@ static void other_done(void *ctx, berth_result rc)
 
 /* While a function of one set waits, on the thread of the library, messages of another
  * set go on.  Rank 0 makes no call meanwhile.  ALLOCATES: the function is asked for
- * room. */
-static void slow_call(bool allocates)
+ * room.  TOGETHER: both messages come at the same time. */
+static void slow_call(bool allocates, bool together)
 {
 	static uint32_t in[3000];
 	uint32_t x = 1, y = 0, *out = NULL;
 	struct berth_desc d = receive_from(1, 5, in, 3000),
-			  other = send_to(0, 6, &x, 1);
+			  other = receive_from(1, 6, &y, 1);
 	berth_request *r, *s;
 	berth_set *set;
 
 	FINE(berth_set_split(NULL, 0, 0, &set));
-	other.set = set;
-	FINE(call_barrier(NULL));
 	if (rank == 1) {
 		d = send_to(0, 5, in, 3000);
-		FINE(berth_submit(&d, 1, &r));
-		FINE(call_barrier(NULL)); /* rank 0 has posted what receives it */
-		FINE(berth_run(&other, -1, NULL));
-		FINE(berth_wait(r, -1));
+		other = send_to(0, 6, &x, 1);
 	}
+	other.set = set;
+	if (rank == 0 && allocates) {
+		d.out = NULL;
+		d.room = UINT64_MAX;
+		d.made = (void **)&out;
+		d.alloc = slow_room;
+	}
+	FINE(call_barrier(NULL));
 	if (rank == 0) {
-		if (allocates) {
-			d.out = NULL;
-			d.room = UINT64_MAX;
-			d.made = (void **)&out;
-			d.alloc = slow_room;
-		}
 		FINE(berth_submit(&d, 1, &r));
 		if (!allocates)
 			FINE(berth_then(r, slow_done, NULL));
-		sem_wait(&slow.begun);
-		other = receive_from(1, 6, &y, 1);
-		other.set = set;
+		if (!together)
+			sem_wait(&slow.begun);
 		FINE(berth_submit(&other, 1, &s));
 		FINE(berth_then(s, other_done, NULL));
-		FINE(call_barrier(NULL));
+	} else if (rank == 1 && !together) {
+		FINE(berth_submit(&d, 1, &r));
+	}
+	FINE(call_barrier(NULL)); /* rank 0 has posted what receives them */
+	if (rank == 0) {
+		if (together)
+			sem_wait(&slow.begun);
 		sem_wait(&slow.other);
 		CHECK(y == 1, "the other set's message: %u", y);
 		sem_post(&slow.returns);
+	} else if (rank == 1) {
+		if (together)
+			FINE(berth_submit(&d, 1, &r));
+		FINE(berth_submit(&other, 1, &s));
+	}
+	if (rank < 2) {
 		FINE(berth_wait(r, -1));
 		FINE(berth_wait(s, -1));
-		free(out);
 	}
-	if (rank > 1)
-		FINE(call_barrier(NULL));
+	free(out);
 	FINE(berth_set_remove(set));
 }
 
@@ -318,8 +324,8 @@ static void slow_calls(void)
 	sem_init(&slow.begun, 0, 0);
 	sem_init(&slow.returns, 0, 0);
 	sem_init(&slow.other, 0, 0);
-	for (int i = 0; i < 6; i++)
-		slow_call(i % 2);
+	for (int i = 0; i < 12; i++)
+		slow_call(i % 2, i / 2 % 2);
 }
 
 static void sends(void)
