@@ -358,10 +358,9 @@ bool comm_device_ends(struct comm *c)
 	if (!d->leaves_ns)
 		d->leaves_ns = now;
 	/* does another rank not do what this one does? */
-	if (c->members->n > 1) {
+	if (c->members->n > 1)
 		hopeless = atomic_load(&c->aborts) ||
 			   atomic_load(&c->shared->aborted) || has_lost(c);
-	}
 	/* where ranks have parted, one that stays does not say what it has not
 	 * started */
 	if (hopeless || (now - d->leaves_ns > PATIENCE_NS &&

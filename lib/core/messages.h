@@ -31,8 +31,8 @@ void messages_close(struct messages *m);
 
 /* The set of C has messages from here on.  BERTH_MEMORY. */
 berth_result messages_join(struct comm *c);
-/* All messages of C's set, in flight and new ones, end with BERTH_ABORTED.  C may be a
- * comm that has not joined. */
+/* All messages of C's set, in flight and new ones, end with BERTH_ABORTED.  If C has
+ * not joined, there are none. */
 void messages_stop(const struct comm *c);
 /* This rank has aborted C's set.  Its members of other hosts are told, also after
  * messages_leave(). */

@@ -456,6 +456,22 @@ static void progress(bool time_passes)
 	look_at_peers();
 }
 
+static void end_last_group(bool aborts, bool leaves)
+{
+	struct p2p_group *g = all.group[LAST];
+
+	all.may_end = true;
+	if (!g)
+		return;
+	p2p_end(g, BERTH_ABORTED);
+	if (aborts)
+		p2p_abort(g, "fuzz");
+	if (!leaves)
+		return;
+	p2p_leave(g);
+	all.group[LAST] = NULL;
+}
+
 static void step(struct input *in)
 {
 	const uint8_t what = next(in);
@@ -505,16 +521,7 @@ static void step(struct input *in)
 			far_close(e);
 			break;
 		}
-		all.may_end = true;
-		if (!all.group[LAST])
-			break;
-		p2p_end(all.group[LAST], BERTH_ABORTED);
-		if (times & 2)
-			p2p_abort(all.group[LAST], "fuzz");
-		if (times & 4) {
-			p2p_leave(all.group[LAST]);
-			all.group[LAST] = NULL;
-		}
+		end_last_group(times & 2, times & 4);
 	}
 	all.may_lose[STREAM] |= (what % 16 >= 5 && what % 16 <= 9) || what % 16 >= 14;
 	all.may_lose[RING] |= (what % 16 >= 10 && what % 16 <= 12) || what % 16 == 14;
