@@ -254,7 +254,7 @@ $(BUILD)/fuzz/obj/%.o: %.c Makefile
 # clang 14 has no _Float16 on x86: of lib/ only what needs none.
 fuzzed := $(patsubst $O/%,$(BUILD)/fuzz/obj/%,$(launcher) $(agent) $(common) $(spank_pure)) \
 	$(patsubst %.c,$(BUILD)/fuzz/obj/%.o,$(wildcard lib/net/*.c lib/p2p/*.c lib/base/nh*.c) lib/base/bell.c \
-	lib/base/descriptor.c lib/base/members.c lib/base/sleep.c lib/base/thread.c lib/base/wait.c lib/core/cores.c)
+	lib/base/descriptor.c lib/base/fiber.c lib/base/members.c lib/base/sleep.c lib/base/thread.c lib/base/wait.c lib/core/cores.c)
 $(BUILD)/fuzz/obj/all.a: $(fuzzed)
 	@rm -f $@
 	$(AR) rcs --thin $@ $^

@@ -21,10 +21,10 @@
  *
  * Threads: several threads may make all calls; only one at a time those for one
  * request.  The library prints nothing, ends no process and changes no signal.  It
- * starts a thread with the first operation that is submitted.
+ * starts a thread for all sets with the first operation that is submitted.
  *
  * Callbacks: a function that the library calls may make all calls but those that wait,
- * which return BERTH_STATE in it.
+ * which return BERTH_STATE in it.  If it takes long, other process sets go on.
  *
  * Fork: a child of fork() is no rank.  It has none of the library's sockets.  In it
  * calls return BERTH_STATE, also berth_wait() for a request of its parent.

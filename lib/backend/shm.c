@@ -112,6 +112,7 @@ struct shm *shm_join(const struct shm_config *config)
 	wait_tune(&s->wait, s->n, config->cores);
 	s->wait.broken = &s->region->broken;
 	s->wait.done = config->done;
+	s->wait.bells = config->bells;
 	s->wait.idle = config->idle;
 	s->wait.ctx = config->ctx;
 	return s;
@@ -174,8 +175,8 @@ static void keep_up(struct shm *s)
 	if (s->base - s->told < 1u << 30)
 		return;
 	s->told = s->base;
-	post(&s->staged[s->me].post, s->base);
-	post(&s->reduced[s->me].post, s->base);
+	post_to(&s->staged[s->me].post, s->base, s->wait.bells);
+	post_to(&s->reduced[s->me].post, s->base, s->wait.bells);
 }
 
 /* Begins the next operation. */

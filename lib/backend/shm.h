@@ -48,6 +48,7 @@ struct shm_config {
 	size_t chunk_bytes; /* of the window, at most; 0: as it is fastest */
 	enum shm_staging staging;
 	const _Atomic uint32_t *done; /* wait.h */
+	const struct bells *bells;    /* of these ranks; NULL: none sleeps there */
 	void (*idle)(void *ctx);      /* called while it waits long (wait.h) */
 	void *ctx;
 };

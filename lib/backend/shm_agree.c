@@ -16,13 +16,13 @@ void shm_break(struct shm *s, berth_result result)
 			break;
 	for (unsigned r = 0; r < s->n; r++) {
 		for (int i = 0; i < 2; i++)
-			post_wake(&s->line[i][r].post);
-		post_wake(&s->staged[r].post);
-		post_wake(&s->reduced[r].post);
-		post_wake(&s->done[r].post);
+			post_wake(&s->line[i][r].post, s->wait.bells);
+		post_wake(&s->staged[r].post, s->wait.bells);
+		post_wake(&s->reduced[r].post, s->wait.bells);
+		post_wake(&s->done[r].post, s->wait.bells);
 	}
-	post_wake(&s->region->there.post);
-	post_wake(&s->region->back.post);
+	post_wake(&s->region->there.post, s->wait.bells);
+	post_wake(&s->region->back.post, s->wait.bells);
 }
 
 void shm_say(struct shm *s, uint32_t signature)

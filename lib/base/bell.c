@@ -70,6 +70,13 @@ void bell_ring(struct bell *b, int fd)
 		      size);
 }
 
+void bells_ring(const struct bells *b)
+{
+	for (unsigned i = 0; i < b->n; i++)
+		if (i != b->me && bell_has_sleeper(b->of[i], 0))
+			bell_ring(b->of[i], b->fd);
+}
+
 void bell_sleep(struct bell *b, uint32_t seen, uint64_t ns)
 {
 	const struct timespec t = { (time_t)(ns / 1000000000),

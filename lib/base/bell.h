@@ -27,6 +27,13 @@ struct bell {
 	unsigned char name[BELL_NAME_BYTES];
 };
 
+/* The bells of a group's ranks on this host. */
+struct bells {
+	unsigned n, me;
+	struct bell **of;
+	int fd; /* a socket of this process, or -1 */
+};
+
 /* The socket by which B wakes a thread in poll(), or -1. */
 int bell_open(struct bell *b);
 /* Takes away the datagrams that have come to FD. */
@@ -42,6 +49,8 @@ static inline bool bell_has_sleeper(struct bell *b, uint32_t self)
 
 /* FD: a socket of this process, or -1. */
 void bell_ring(struct bell *b, int fd);
+/* Rings the bells of all other ranks that sleep. */
+void bells_ring(const struct bells *b);
 /* Sleeps while VALUE is SEEN, for at most NS. */
 void bell_sleep(struct bell *b, uint32_t seen, uint64_t ns);
 

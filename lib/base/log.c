@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/apart.h"
 #include "lib/base/callback.h"
 
 /* ---- lines ---- */
@@ -31,25 +32,39 @@ void log_in_child(void)
 	to.say = NULL;
 }
 
+struct log_call {
+	void (*say)(void *ctx, enum berth_log_level level, const char *text);
+	void *ctx;
+	enum berth_log_level level;
+	const char *text;
+};
+
+static void log_tell(void *call)
+{
+	const struct log_call *c = call;
+
+	callback_begin();
+	c->say(c->ctx, c->level, c->text);
+	callback_end();
+}
+
 void log_say(enum berth_log_level level, const char *fmt, ...)
 {
-	void (*say)(void *ctx, enum berth_log_level level, const char *text);
+	struct log_call c = { .level = level };
 	char text[LOG_TEXT_BYTES];
-	void *ctx;
 	va_list ap;
 
 	pthread_mutex_lock(&to.lock);
-	say = to.say;
-	ctx = to.ctx;
+	c.say = to.say;
+	c.ctx = to.ctx;
 	pthread_mutex_unlock(&to.lock);
-	if (!say)
+	if (!c.say)
 		return;
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	callback_begin();
-	say(ctx, level, text);
-	callback_end();
+	c.text = text;
+	apart_call(log_tell, &c);
 }
 
 /* ---- errors ---- */

@@ -1,5 +1,6 @@
 #include "lib/base/wait.h"
 #include "lib/base/done.h"
+#include "lib/base/fiber.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -57,9 +58,18 @@ static void sleep_on(struct post *p, uint32_t want, uint64_t ns)
 			NULL, 0);
 }
 
-void post_wake(struct post *p)
+void post_wake(struct post *p, const struct bells *bells)
 {
-	syscall(SYS_futex, wait_low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+	const uint32_t sleepers = atomic_load(&p->sleepers);
+
+	if (sleepers % POST_BELL)
+		syscall(SYS_futex, wait_low(p), FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
+	if (sleepers < POST_BELL || !bells)
+		return;
+	/* the post comes before the look at who sleeps, as the sleepers' marks come
+	 * before their last look at the post */
+	atomic_thread_fence(memory_order_seq_cst);
+	bells_ring(bells);
 }
 
 /* P's sleepers count this rank while this runs. */
@@ -85,6 +95,32 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 	return BERTH_OK;
 }
 
+/* In a fiber.  The thread that resumes it spins, yields and sleeps for all. */
+static berth_result wait_in_fiber(struct wait *w, struct post *p, uint32_t want)
+{
+	struct fiber_wait f = { .post = p, .want = want };
+	uint64_t now = clock_ns(), look_ns = now + SPIN_NS;
+
+	while (!wait_here(p, want)) {
+		const berth_result why = wait_ends(w);
+
+		if (why)
+			return why;
+		if (w->deadline_ns && now >= w->deadline_ns)
+			return BERTH_TIMEOUT;
+		if (now >= look_ns) {
+			if (w->idle)
+				w->idle(w->ctx);
+			look_ns = now + WAIT_SLICE_MS * 1000000ull;
+		}
+		f.until_ns = w->deadline_ns && w->deadline_ns < look_ns ? w->deadline_ns
+									: look_ns;
+		fiber_wait(&f);
+		now = clock_ns();
+	}
+	return BERTH_OK;
+}
+
 static bool wait_spin(struct post *p, uint32_t want, uint64_t ns)
 {
 	for (uint64_t until = clock_ns() + ns; clock_ns() < until;)
@@ -101,6 +137,8 @@ berth_result wait_long(struct wait *w, struct post *p, uint32_t want)
 	uint64_t begun_ns;
 	berth_result rc;
 
+	if (fiber_runs())
+		return wait_in_fiber(w, p, want);
 	if (w->spin_ns && wait_spin(p, want, w->spin_ns))
 		return BERTH_OK;
 	begun_ns = clock_coarse_ns();

@@ -14,12 +14,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "lib/base/bell.h"
 #include "lib/base/clock.h"
 #include "lib/berth.h"
 
+enum { POST_BELL = 1 << 16 };
+
 struct post {
-	_Atomic uint64_t value;    /* low half: the counter, wraps */
-	_Atomic uint32_t sleepers; /* written by the ranks that wait */
+	_Atomic uint64_t value; /* low half: the counter, wraps */
+	/* Written by the ranks that wait: how many sleep here, and in multiples of
+	 * POST_BELL how many sleep until their bell is rung. */
+	_Atomic uint32_t sleepers;
 	_Atomic uint32_t
 		core; /* on which it was posted, plus 1, of oversubscribed ranks */
 };
@@ -36,6 +41,9 @@ struct wait {
 	/* How many operations this rank is done with (done.h), or NULL.  If the rank
 	 * that says so in BROKEN is done with more, the wait goes on. */
 	const _Atomic uint32_t *done;
+	/* Bells of the ranks that wait for this one's posts.  A rank's thread for all
+	 * sets (fiber.h) sleeps there.  NULL: no such thread waits. */
+	const struct bells *bells;
 	/* Called each WAIT_SLICE_MS while the rank sleeps.  It may look for a reason to
 	 * break the wait. */
 	void (*idle)(void *ctx);
@@ -108,8 +116,8 @@ static inline bool wait_may_yield(uint64_t begun_ns)
 	return clock_coarse_ns() < begun_ns + WAIT_YIELD_NS;
 }
 
-/* Wakes the ranks that sleep on P. */
-void post_wake(struct post *p);
+/* Wakes the ranks that sleep on P, and rings BELLS, which may be NULL. */
+void post_wake(struct post *p, const struct bells *bells);
 
 /* A rank that sees VALUE also sees all that was written before.
  *
@@ -119,12 +127,17 @@ void post_wake(struct post *p);
  * or this look comes after it was counted and wakes it.  (Of 600,000 posts to sleepers
  * that had just come, none missed.)  An exchange would forbid running ahead, but it
  * takes longer.  (8 bytes between two ranks: 0.30 us instead of 0.22.) */
-static inline void post(struct post *p, uint64_t value)
+static inline void post_to(struct post *p, uint64_t value, const struct bells *bells)
 {
 	atomic_store_explicit(&p->value, value, memory_order_release);
 	atomic_signal_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&p->sleepers, memory_order_relaxed))
-		post_wake(p);
+		post_wake(p, bells);
+}
+
+static inline void post(struct post *p, uint64_t value)
+{
+	post_to(p, value, NULL);
 }
 
 /* post() by a rank that waits by W itself. */
@@ -133,7 +146,7 @@ static inline void post_from(const struct wait *w, struct post *p, uint64_t valu
 	if (w->oversubscribed)
 		atomic_store_explicit(&p->core, (uint32_t)sched_getcpu() + 1,
 				      memory_order_relaxed);
-	post(p, value);
+	post_to(p, value, w->bells);
 }
 
 #endif

@@ -156,6 +156,7 @@ static struct shm *join_memory(struct comm *c, void *region)
 				     .heap = w->memory.heap,
 				     .heap_bytes = w->memory.heap_bytes,
 				     .done = &c->done,
+				     .bells = &c->bells,
 				     .idle = comm_idle,
 				     .ctx = c };
 
@@ -184,6 +185,21 @@ static berth_result comm_join(struct comm *c, void *region)
 	return c->group ? BERTH_OK : BERTH_MEMORY;
 }
 
+static berth_result comm_find_bells(struct comm *c)
+{
+	const struct members *m = c->members;
+	struct world *w = c->world;
+	struct bell *bell = region_bells(memory_region(&w->memory), w->who.local_size);
+
+	c->bells = (struct bells){ .n = m->nlocal,
+				   .me = m->local_me,
+				   .of = calloc(m->nlocal, sizeof *c->bells.of),
+				   .fd = w->bell_fd };
+	for (unsigned i = 0; c->bells.of && i < m->nlocal; i++)
+		c->bells.of[i] = &bell[w->local[m->rank[members_place(m, m->here, i)]]];
+	return c->bells.of ? BERTH_OK : BERTH_MEMORY;
+}
+
 berth_result comm_open(struct comm *c, const struct comm_config *config)
 {
 	memset(c, 0, sizeof *c);
@@ -194,7 +210,7 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->lost = c->members->n;
 	c->left = c->members->n;
 	c->said = calloc(c->members->n, sizeof *c->said);
-	if (!c->said)
+	if (!c->said || comm_find_bells(c))
 		return BERTH_MEMORY;
 	if (c->net)
 		net_watch(c->net, comm_look, &c->done, c);
@@ -206,6 +222,7 @@ void comm_close(struct comm *c)
 	if (c->group)
 		c->back->leave(c->group);
 	net_close(c->net);
+	free(c->bells.of);
 	free(c->said);
 	free(c->scratch);
 	free(c->kept);

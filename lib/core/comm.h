@@ -36,7 +36,8 @@ struct comm {
 	struct p2p_group *messages; /* of messages.c */
 	const struct backend *back;
 	void *group;
-	struct net *net; /* NULL: all on this host */
+	struct net *net;    /* NULL: all on this host */
+	struct bells bells; /* of the set's ranks on this host */
 	const char **said;
 	void *scratch;
 	size_t scratch_bytes;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/sleep.h"
+#include "lib/base/fiber.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
@@ -69,14 +69,13 @@ static berth_result await_group(struct comm *c, struct comm_device *d,
 				const struct op *op, uint64_t deadline_ns)
 {
 	uint64_t begun_ns = clock_ns(), looked_ns = begun_ns, pause_ns = LOOK_NS;
-	_Atomic uint32_t never = 0;
 	berth_result rc;
 
 	for (;;) {
 		rc = d->back->joined(d->group);
 		if (rc != BERTH_BUSY)
 			return rc;
-		sleep_on(&never, 0, pause_ns);
+		fiber_pause(pause_ns);
 		pause_ns = pause_ns < LOOK_NS_MOST ? 2 * pause_ns : pause_ns;
 		if (atomic_load(&c->aborted))
 			return BERTH_ABORTED;

@@ -31,7 +31,7 @@ static void engine_tidy(void *engine)
 
 	if (!pthread_mutex_trylock(&e->work)) {
 		net_tidy(e->comm->net);
-		pthread_mutex_unlock(&e->work);
+		engine_release(e);
 	}
 }
 
@@ -44,6 +44,7 @@ struct engine *engine_make(struct comm *c)
 	e->users = 1;
 	e->forks = request_forks();
 	e->comm = c;
+	e->turn.hooks = &progress_turns;
 	c->hooks = &request_works;
 	c->owner = e;
 	e->last = &e->first;
@@ -65,7 +66,7 @@ void engine_stop(struct engine *e)
 	snprintf(why.text, sizeof why.text, COMM_ENDED);
 	pthread_mutex_lock(&e->work); /* who waits may be at it still */
 	queue_complete_all(e, BERTH_ABORTED, &why);
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 }
 
 bool engine_ends(struct engine *e)
@@ -75,7 +76,7 @@ bool engine_ends(struct engine *e)
 	pthread_mutex_lock(&e->work);
 	ends = comm_device_ends(e->comm);
 	cut = ends && comm_device_was_cut(e->comm);
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 	if (!ends)
 		return false;
 	if (cut) { /* ranks that run what this one has not started hear of it */
@@ -95,18 +96,11 @@ void engine_end_all(struct engine *e)
 
 void engine_free(struct engine *e)
 {
-	struct rest *rest;
-
 	if (e->comm->net)
 		net_tend(e->comm->net, NULL, NULL);
 	engine_end_all(e);
-	if (e->started)
-		pthread_join(e->thread, NULL);
-	pthread_mutex_lock(&e->queue);
-	rest = e->rest;
-	e->rest = NULL;
-	pthread_mutex_unlock(&e->queue);
-	rest_free(rest);
+	turn_leave(&e->turn);
+	rest_free(e->rest);
 	comm_device_close(e->comm);
 	plan_free(&e->plan);
 	if (e->fusion && e->fusion_is_heap)
@@ -150,7 +144,7 @@ static berth_result engine_enter(struct engine *e, struct berth_request *r,
 	if (e->schedule.pending >= ENGINE_PENDING_MOST)
 		return request_refuse(BERTH_MEMORY, r->op, why,
 				      "too many operations are in flight");
-	if (e->retired && !progress_start_held(e)) /* it has ended since */
+	if (!atomic_load(&e->turn.served) && !progress_start_held(e)) /* it has ended */
 		return engine_no_thread(r->op, why);
 	queue_enter(e, r);
 	return BERTH_OK;
@@ -248,7 +242,7 @@ berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
 	return rc;
 }
 
-/* The engine's thread does collectives alone. */
+/* Collectives need the thread of all sets. */
 static berth_result engine_is_ready(struct engine *e, const struct op *op, size_t n,
 				    struct failure *why)
 {
@@ -315,8 +309,8 @@ berth_result engine_poll(struct berth_request *r, struct failure *why)
 }
 
 /* Do what there is to do until R is done.  What is left then, when another thread stops
- * or after some time, is the engine's thread's: if each waiting thread looked after it,
- * 3 of them took 2.5 % of a core, now 0.3. */
+ * or after some time, is left to the thread of all sets.  (If each waiting thread
+ * looked after it, 3 of them took 2.5 % of a core, now 0.3.) */
 static void engine_help(struct engine *e, const struct berth_request *r)
 {
 	enum progress step = PROGRESS_SOON;
@@ -328,7 +322,7 @@ static void engine_help(struct engine *e, const struct berth_request *r)
 				       ? PROGRESS_IDLE
 				       : progress_step(e, &ns);
 		while (step == PROGRESS_DID);
-		pthread_mutex_unlock(&e->work);
+		engine_release(e);
 	}
 	if (step == PROGRESS_SOON)
 		engine_ring(e);
@@ -546,7 +540,7 @@ static berth_result engine_run_now(struct engine *e, const struct op *op,
 	rc = run_blocking(e->comm, op, why);
 	if (rc == BERTH_MISMATCH && !*why->text)
 		rc = engine_meet(e, op, request, why);
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 	return rc;
 }
 
@@ -569,7 +563,7 @@ static berth_result engine_run_on_device(struct engine *e, struct op *op,
 		rc = engine_meet(e, op, request, why);
 	if (!rc) /* the mark is another's now */
 		op->marked = false;
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 	return rc;
 }
 
@@ -627,8 +621,7 @@ static bool engine_none_is_late(struct engine *e, const struct op *op, int64_t s
 		return true;
 	if (e->called || c->broken || !c->shared || c->members->nlocal < c->members->n)
 		return false;
-	return arrive(region_arrivals(c->shared, c->members->nlocal), c->members->n,
-		      c->members->local_me,
+	return arrive(c->shared->arrival, c->members->n, c->members->local_me,
 		      (uint32_t)(op_hash(name, strlen(name), 0) >> 32), most_ns);
 }
 
@@ -648,7 +641,7 @@ static berth_result engine_run_if_soon(struct engine *e, const struct op *op,
 		if (rc == BERTH_MISMATCH && !*why->text)
 			rc = engine_meet(e, op, request, why);
 	}
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 	return rc;
 }
 
@@ -678,7 +671,7 @@ void engine_abort(struct engine *e)
 	pthread_mutex_unlock(&e->queue);
 	if (!pthread_mutex_trylock(&e->work)) {
 		queue_end_aborted(e);
-		pthread_mutex_unlock(&e->work);
+		engine_release(e);
 	}
 	messages_abort(e->comm);
 	engine_ring(e);
@@ -739,7 +732,7 @@ size_t engine_algorithms(struct engine *e, char *text, size_t bytes)
 	pthread_mutex_lock(&e->work);
 	if (c->members->n > 1)
 		n = c->back->algorithms(c->group, text, bytes);
-	pthread_mutex_unlock(&e->work);
+	engine_release(e);
 	return n;
 }
 

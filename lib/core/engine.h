@@ -7,8 +7,7 @@
  * request from then on.  So a rank that blocks and one that submits do one operation.
  *
  * A thread that waits for a request runs operations itself, unless another thread
- * does.  Else the engine's thread runs them.  The first request starts that thread.  It
- * sleeps while there is no request, and ends after 2 s without one. */
+ * does.  Else a thread for all sets runs them (progress.h). */
 #ifndef BERTH_LIB_ENGINE_H
 #define BERTH_LIB_ENGINE_H
 

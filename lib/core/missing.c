@@ -1,7 +1,6 @@
 #include "lib/core/missing.h"
 
-#include <poll.h>
-
+#include "lib/base/fiber.h"
 #include "lib/core/world.h"
 
 enum { SAID_MS = 20 /* in which a rank that gives up says because of which rank */ };
@@ -56,7 +55,7 @@ bool missing_has_gone(const struct comm *c, unsigned place)
 	const struct members *m = c->members;
 
 	return members_is_here(m, place) &&
-	       atomic_load(&c->shared->bell[m->local[place]].left);
+	       atomic_load(&region_left(c->shared, m->nlocal)[m->local[place]]);
 }
 
 bool missing_has_left(const struct comm *c, unsigned place)
@@ -155,7 +154,7 @@ static size_t find_lost(const struct comm *c, unsigned *rank, size_t most)
 	for (unsigned ms = 0; !n && ms < SAID_MS; ms++) {
 		n = missing_lost(c, rank, most);
 		if (!n)
-			poll(NULL, 0, 1);
+			fiber_pause(1000000);
 	}
 	return n ? n : list_lost(c, true, rank, most);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/backend/coll_rows.h"
+#include "lib/base/apart.h"
 #include "lib/base/callback.h"
 #include "lib/base/kern.h"
 #include "lib/core/comm_device.h"
@@ -119,6 +120,21 @@ static berth_result counts_compare(struct counts *k)
 	return BERTH_OK;
 }
 
+struct counts_call {
+	const struct op *op;
+	uint64_t bytes;
+	void *out;
+};
+
+static void counts_ask(void *ctx)
+{
+	struct counts_call *c = ctx;
+
+	callback_begin();
+	c->out = c->op->alloc(c->op->alloc_ctx, c->bytes);
+	callback_end();
+}
+
 /* Where what comes goes. */
 static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
 {
@@ -128,9 +144,10 @@ static berth_result find_out(struct counts *k, struct coll *coll, uint64_t sum)
 	if (coll->out || !bytes)
 		return BERTH_OK;
 	if (op->alloc) {
-		callback_begin();
-		coll->out = op->alloc(op->alloc_ctx, bytes);
-		callback_end();
+		struct counts_call call = { .op = op, .bytes = bytes };
+
+		apart_call(counts_ask, &call);
+		coll->out = call.out;
 	} else {
 		coll->out = k->made = memory_give(&k->comm->world->memory, bytes);
 	}

@@ -1,15 +1,12 @@
 #include "lib/core/progress.h"
 
-#include "lib/base/thread.h"
+#include "lib/base/fiber.h"
 #include "lib/core/queue.h"
 #include "lib/core/rest.h"
 #include "lib/core/round.h"
 #include "lib/core/run.h"
 
-enum {
-	DOZE_NS = 10000000,    /* of the thread, to the next one while there is work */
-	RETIRE_NS = 2000000000 /* without work, until the thread ends */
-};
+enum { DOZE_NS = 10000000 /* of a set with work, to its next turn */ };
 
 /* ---- one step ---- */
 
@@ -31,50 +28,32 @@ static enum progress progress_follow_plan(struct engine *e, size_t n)
 	return rc ? round_failed(e, rc) : PROGRESS_DID;
 }
 
-/* Has another rank begun an operation, or is the set aborted? */
-static bool progress_hears(const struct engine *e)
-{
-	const struct region_shared *shared = e->comm->shared;
-
-	return rest_is_called(e) || (shared && atomic_load(&shared->aborted));
-}
-
-/* The units of the plan's next bucket, perhaps of the next cycle, are pending. */
-static bool progress_bucket_is_here(struct engine *e, berth_result *rc)
-{
-	if (queue_bucket_is_here(e))
-		return true;
-	*rc = queue_begin_cycle(e);
-	return queue_bucket_is_here(e);
-}
-
 /* Decides the next step.  QUEUE is held.  *RC: the plan cannot go on. */
 static struct schedule_due progress_look(struct engine *e, berth_result *rc)
 {
+	const struct region_shared *shared = e->comm->shared;
 	struct schedule_look look = { .ends = e->comm->broken, .called = e->called };
 	struct schedule_due due;
 
-	if (!look.ends && !look.called)
-		look.bucket = progress_bucket_is_here(e, rc);
+	if (!look.ends && !look.called) {
+		look.bucket = queue_bucket_is_here(e);
+		if (!look.bucket) { /* perhaps that of the next cycle is */
+			*rc = queue_begin_cycle(e);
+			look.bucket = queue_bucket_is_here(e);
+		}
+	}
 	if (!look.bucket || e->schedule.idle) { /* else they do not matter */
 		look.now = clock_ns();
 		look.waits = queue_wanted_since(e);
 	}
 	due = schedule_due(&e->schedule, &look);
 	e->is_idle = due.hears;
-	look.heard = due.hears && progress_hears(e);
+	look.heard = due.hears &&
+		     (rest_is_called(e) || (shared && atomic_load(&shared->aborted)));
 	if (look.heard)
 		due = schedule_due(&e->schedule, &look);
 	e->schedule.visits += due.what == SCHEDULE_VISIT;
 	return due;
-}
-
-static enum progress progress_until(uint64_t until, uint64_t *ns)
-{
-	uint64_t now = clock_ns();
-
-	*ns = until > now ? until - now : 1;
-	return until ? PROGRESS_SOON : PROGRESS_IDLE;
 }
 
 enum progress progress_step(struct engine *e, uint64_t *ns)
@@ -82,6 +61,7 @@ enum progress progress_step(struct engine *e, uint64_t *ns)
 	struct schedule_due due;
 	struct failure why;
 	berth_result rc = BERTH_OK;
+	uint64_t now;
 	size_t n = 0;
 
 	*ns = 0;
@@ -102,106 +82,126 @@ enum progress progress_step(struct engine *e, uint64_t *ns)
 	case SCHEDULE_VISIT:
 		return round_run(e);
 	default:
-		return progress_until(due.until, ns);
+		now = clock_ns();
+		*ns = due.until > now ? due.until - now : 1;
+		return due.until ? PROGRESS_SOON : PROGRESS_IDLE;
 	}
 }
 
-/* ---- the thread ---- */
+/* ---- a turn of the set ---- */
 
-static void progress_listen(struct engine *e, uint32_t heard, uint64_t ns)
+static struct engine *progress_engine(struct turn *t)
 {
-	atomic_fetch_add(&e->asleep, 1);
-	if (atomic_load(&e->bell) == heard)
-		sleep_on(&e->bell, heard, ns);
-	atomic_fetch_sub(&e->asleep, 1);
+	return (struct engine *)((char *)t - offsetof(struct engine, turn));
 }
 
-/* An operation that the plan expects does not wake the thread, so the thread looks by
- * itself while there is work.  Without work it sleeps until it is
- * woken. */
-static uint64_t progress_doze(struct engine *e, uint64_t *seen)
+/* If another thread has WORK, it rings when it releases that. */
+static bool progress_takes_work(struct engine *e)
 {
-	uint64_t ns = 0;
+	if (pthread_mutex_trylock(&e->work)) {
+		atomic_store(&e->awaited, true);
+		if (pthread_mutex_trylock(&e->work))
+			return false;
+	}
+	atomic_store(&e->awaited, false);
+	return true;
+}
 
+/* An operation that the plan expects does not ring, so there is a turn now and then
+ * while there is work.  Without work the set waits until it is rung. */
+static void progress_doze(struct engine *e)
+{
 	atomic_store(&e->dozes, true);
 	pthread_mutex_lock(&e->queue);
-	if (e->entered != *seen || e->schedule.pending) {
-		*seen = e->entered;
-		ns = DOZE_NS;
+	if (e->entered != e->seen || e->schedule.pending) {
+		e->seen = e->entered;
+		e->turn.until_ns = clock_ns() + DOZE_NS;
 		atomic_store(&e->dozes, false);
 	}
 	pthread_mutex_unlock(&e->queue);
-	return ns;
 }
 
-/* Without work since it HEARD the bell: the thread ends, and so does the rest, which
- * has a descriptor.  The next request starts another one. */
-static bool progress_retire(struct engine *e, uint32_t heard, uint64_t seen)
+static bool progress_take_turn(struct turn *t)
 {
-	bool idle;
+	struct engine *e = progress_engine(t);
+	enum progress step = PROGRESS_DID;
+	uint64_t ns = 0;
 
-	if (atomic_load(&e->bell) != heard)
+	rest_end(e);
+	if (!progress_takes_work(e))
 		return false;
-	pthread_mutex_lock(&e->work);
-	pthread_mutex_lock(&e->queue);
-	idle = !e->schedule.pending && !e->schedule.joined && e->entered == seen &&
-	       atomic_load(&e->bell) == heard;
-	if (idle) {
-		rest_free(e->rest);
-		e->rest = NULL;
-		e->retired = true;
+	while (step == PROGRESS_DID && !atomic_load(&e->comm->aborted)) {
+		step = progress_step(e, &ns);
+		if (step == PROGRESS_DID && fiber_runs() && turn_has_others(t))
+			fiber_pass(); /* there may be very many steps */
 	}
-	pthread_mutex_unlock(&e->queue);
+	if (atomic_load(&e->comm->aborts) && !e->comm->broken)
+		queue_end_aborted(e);
+	/* only then, since its bell takes a system call more: over TCP a step of 64
+	 * gradients took twice as long */
+	if (step == PROGRESS_SOON && e->is_idle && e->rest)
+		rest_begin(e);
+	if (step == PROGRESS_SOON)
+		t->until_ns = clock_ns() + ns;
 	pthread_mutex_unlock(&e->work);
-	return idle;
+	if (step == PROGRESS_IDLE)
+		progress_doze(e);
+	return true;
 }
 
-static void *progress_serve(void *arg)
+static size_t progress_sockets(struct turn *t, struct pollfd *p)
 {
-	struct engine *e = arg;
-	uint64_t seen = 0;
+	const struct engine *e = progress_engine(t);
 
-	while (!atomic_load(&e->comm->aborted)) {
-		uint32_t heard = atomic_load(&e->bell);
-		enum progress step;
-		bool is_over;
-		uint64_t ns;
-
-		pthread_mutex_lock(&e->work);
-		do
-			step = progress_step(e, &ns);
-		while (step == PROGRESS_DID && !atomic_load(&e->comm->aborted));
-		if (atomic_load(&e->comm->aborts) && !e->comm->broken)
-			queue_end_aborted(e);
-		/* only then, since the bell of a rest takes a system call more: over
-		 * TCP a step of 64 gradients took twice as long */
-		if (step == PROGRESS_SOON && e->is_idle && e->rest) {
-			rest_sleep(e, heard, ns);
-			continue;
-		}
-		pthread_mutex_unlock(&e->work);
-		if (step == PROGRESS_IDLE)
-			ns = progress_doze(e, &seen);
-		is_over = step == PROGRESS_IDLE && !ns;
-		if (!atomic_load(&e->comm->aborted))
-			progress_listen(e, heard, is_over ? RETIRE_NS : ns);
-		if (is_over && progress_retire(e, heard, seen))
-			break;
-	}
-	return NULL;
+	if (!p)
+		return rest_most(e->comm);
+	return e->rest ? rest_sockets(e->rest, p) : 0;
 }
+
+static bool progress_is_called(struct turn *t)
+{
+	struct engine *e = progress_engine(t);
+	bool called;
+
+	if (!e->rest || pthread_mutex_trylock(&e->work))
+		return false;
+	called = rest_is_called_here(e);
+	engine_release(e);
+	return called;
+}
+
+static void progress_retire(struct turn *t)
+{
+	struct engine *e = progress_engine(t);
+
+	if (pthread_mutex_trylock(&e->queue))
+		return;
+	if (!e->schedule.pending && !e->schedule.joined &&
+	    (e->entered == e->seen || atomic_load(&e->comm->aborted)))
+		turn_drop(t);
+	pthread_mutex_unlock(&e->queue);
+}
+
+static void progress_is_dropped(struct turn *t)
+{
+	rest_end(progress_engine(t));
+}
+
+const struct turn_hooks progress_turns = { .take = progress_take_turn,
+					   .sockets = progress_sockets,
+					   .is_called = progress_is_called,
+					   .retire = progress_retire,
+					   .dropped = progress_is_dropped };
 
 bool progress_start_held(struct engine *e)
 {
-	if (e->retired) { /* it holds no lock any more */
-		pthread_join(e->thread, NULL);
-		e->started = e->retired = false;
-	}
-	if (!e->started && !e->rest)
+	if (atomic_load(&e->turn.served))
+		return true;
+	if (!queue_make_lists(e))
+		return false;
+	if (!e->rest)
 		e->rest = rest_make(e->comm);
-	if (!e->started && queue_make_lists(e))
-		e->started = thread_start(&e->thread, "berth", progress_serve, e);
-	return e->started;
+	return turn_start(&e->turn);
 }
 
 bool progress_start(struct engine *e)

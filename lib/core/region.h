@@ -16,9 +16,8 @@ struct region_shared {
 	_Atomic uint32_t aborting; /* 1 + the place that aborts the set */
 	_Atomic uint32_t aborted;  /* the same; WHY is whole */
 	_Atomic uint32_t resting;  /* ranks whose bell is to be rung (rest.h) */
-	char why[240];      /* a rank of another host hears P2P_REASON_BYTES of it */
-	struct bell bell[]; /* of each of them; LEFT: it has left the set */
-			    /* and behind those, struct arrival of each */
+	char why[240]; /* a rank of another host hears P2P_REASON_BYTES of it */
+	struct arrival arrival[]; /* of each of them; and then LEFT of each */
 };
 
 /* The size of the region of N ranks, which is sparse.  It begins with shm_bytes(N). */
@@ -28,6 +27,9 @@ size_t region_bytes_of_all(unsigned n);
 /* p2p_bytes(N), in the region of all. */
 void *region_messages(void *region, unsigned n);
 struct region_shared *region_shared(void *region, unsigned n);
-struct arrival *region_arrivals(struct region_shared *shared, unsigned n);
+/* N flags: the rank has left the set. */
+_Atomic uint32_t *region_left(struct region_shared *shared, unsigned n);
+/* N bells of all ranks of a host, in the region of all. */
+struct bell *region_bells(void *region, unsigned n);
 
 #endif

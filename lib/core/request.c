@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/apart.h"
 #include "lib/base/callback.h"
 #include "lib/base/kern.h"
 #include "lib/core/comm_device.h"
@@ -320,20 +321,33 @@ enum { NO_CALLBACK, CALLBACK, OVER };
 
 _Thread_local struct berth_request *request_calling;
 
-/* R's.  True: R is still there. */
-static bool request_call_back(struct berth_request *r)
+struct request_call {
+	struct berth_request *request;
+	bool is_there; /* afterwards */
+};
+
+static void request_call_then(void *ctx)
 {
 	struct berth_request *before = request_calling;
-	bool is_there;
+	struct request_call *c = ctx;
+	struct berth_request *r = c->request;
 
 	comm_note_failure(r->rc, r->why);
 	request_calling = r;
 	callback_begin();
 	r->then(r->then_ctx, r->rc);
 	callback_end();
-	is_there = request_calling;
+	c->is_there = request_calling;
 	request_calling = before;
-	return is_there;
+}
+
+/* R's.  True: R is still there. */
+static bool request_call_back(struct berth_request *r)
+{
+	struct request_call c = { .request = r };
+
+	apart_call(request_call_then, &c);
+	return c.is_there;
 }
 
 berth_result request_then(struct berth_request *r,
@@ -459,7 +473,7 @@ static void request_watch_work(struct work *w)
 		rc = comm_watch(w->comm, w->op, w->runs_ns ? w->runs_ns : clock_ns(),
 				deadline_ns);
 		w->comm->op = &e->idle;
-		pthread_mutex_unlock(&e->work);
+		engine_release(e);
 		if (rc) { /* also of a rank that leaves */
 			atomic_store(&w->of->stopped, true);
 			engine_ring(e);

@@ -6,6 +6,7 @@
 
 #include "lib/base/log.h"
 #include "lib/core/messages.h"
+#include "lib/core/turns.h"
 #include "lib/core/works.h"
 
 /* ---- all that there are ---- */
@@ -77,6 +78,7 @@ void set_in_child(void)
 {
 	pthread_mutex_init(&listing, NULL);
 	works_in_child();
+	turns_in_child();
 }
 
 /* ---- blocking operations ---- */
@@ -212,6 +214,7 @@ void set_free_all(struct world *w)
 	works_stop();
 	messages_close(w->messages);
 	w->messages = NULL;
+	turns_close();
 }
 
 void set_free_part(struct berth_set *s, bool keep)
@@ -230,7 +233,7 @@ static void set_leave(struct berth_set *s)
 
 	if (!shared)
 		return;
-	atomic_store(&shared->bell[s->members.local_me].left, 1);
+	atomic_store(&region_left(shared, s->members.nlocal)[s->members.local_me], 1);
 	if (s->region)
 		keep_region(s);
 	atomic_fetch_add(&shared->gone, 1);

@@ -9,6 +9,7 @@
 #include "lib/core/init_wait.h"
 #include "lib/core/messages.h"
 #include "lib/core/trace.h"
+#include "lib/core/turns.h"
 
 #define NOWHERE UINT64_MAX
 
@@ -101,6 +102,18 @@ static berth_result exchange_addresses(struct world *w)
 	return rc;
 }
 
+/* The thread of all sets sleeps until this bell is rung. */
+static bool open_bell(struct world *w, void *region)
+{
+	struct bell *bell = &region_bells(region, w->who.local_size)[w->who.local_rank];
+
+	w->bell_fd = w->door ? bell_open(bell) : -1;
+	if (w->door && w->bell_fd < 0)
+		return false;
+	turns_open(bell, w->bell_fd, w->who.local_size, w->cores);
+	return true;
+}
+
 /* The messages of all sets, and the set of all ranks S, over NET and OF_MESSAGES, which
  * become theirs. */
 static berth_result open_all(struct berth_set *s, struct net *net,
@@ -111,8 +124,9 @@ static berth_result open_all(struct berth_set *s, struct net *net,
 
 	if (w->has_quota) /* others may be in other cgroups */
 		world_count_cores(w);
-	w->messages = messages_open(w, region_messages(region, w->who.local_size),
-				    of_messages);
+	if (open_bell(w, region))
+		w->messages = messages_open(
+			w, region_messages(region, w->who.local_size), of_messages);
 	if (w->messages)
 		return open_comm(s, region, net);
 	net_close(net);
@@ -155,6 +169,7 @@ berth_result set_of_all(struct world *w, struct berth_set **set)
 		set_free_part(s, true);
 		messages_close(w->messages);
 		w->messages = NULL;
+		turns_close();
 		return rc;
 	}
 	set_list(s);

@@ -39,6 +39,7 @@ struct world {
 	struct net_door *door;     /* NULL: all ranks are on this host */
 	struct members members;    /* all ranks */
 	struct messages *messages; /* of all sets */
+	int bell_fd; /* the socket of this rank's bell; -1: all are on this host */
 };
 
 /* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe.  CHANGES: it

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/sleep.h"
+#include "lib/base/fiber.h"
 
 /* ---- opening and closing ---- */
 
@@ -160,7 +160,7 @@ berth_result net_ended(struct net *n, unsigned peer, berth_result why)
 	while (n->look && !n->broken && !rc && clock_ns() < until) {
 		rc = n->look(n->ctx);
 		if (!rc)
-			poll(NULL, 0, 5);
+			fiber_pause(5000000);
 	}
 	net_break(n, peer, why);
 	return rc;
@@ -213,10 +213,16 @@ static int sleep_ms(uint64_t deadline_ns)
 
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np, uint64_t deadline_ns)
 {
+	struct fiber_wait w = { .sockets = p, .nsockets = np };
 	berth_result rc = look_around(n, deadline_ns);
+	const int ms = sleep_ms(deadline_ns);
 
-	if (!rc)
-		poll(p, np, sleep_ms(deadline_ns));
+	if (!rc && fiber_runs()) {
+		w.until_ns = clock_ns() + (uint64_t)ms * 1000000;
+		fiber_wait(&w);
+	} else if (!rc) {
+		poll(p, np, ms);
+	}
 	return rc;
 }
 
@@ -226,6 +232,6 @@ berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns)
 	int ms = sleep_ms(deadline_ns);
 
 	if (!rc && ms)
-		sleep_on(&n->came, came, (uint64_t)ms * 1000000);
+		fiber_sleep_on(&n->came, came, (uint64_t)ms * 1000000);
 	return rc;
 }

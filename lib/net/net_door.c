@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "lib/base/sleep.h"
+#include "lib/base/fiber.h"
 #include "lib/base/thread.h"
 
 enum {
@@ -88,7 +88,7 @@ static bool door_deliver(struct net *n, const struct net_coming *c)
 	n->arrived = own;
 	n->narrived++;
 	atomic_fetch_add(&n->came, 1);
-	sleep_wake(&n->came);
+	fiber_wake(&n->came);
 	if (n->wake)
 		n->wake(n->wake_ctx);
 	return true;

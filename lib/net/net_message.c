@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "lib/base/fiber.h"
+
 enum {
 	SPIN_NS = 200000, /* without a byte, before a rank sleeps */
 	YIELD_NS = 5000,  /* between two yields of a spinning rank */
@@ -523,6 +525,8 @@ static berth_result message_rest(struct exchange *x, uint64_t deadline_ns)
 		x->idle_ns = x->yielded_ns = x->looked_ns = now;
 	spins = net_may_spin(x->n, x->looked_ns, now);
 	x->looked_ns = now;
+	/* beside others it sleeps, since one poll() looks for all of them */
+	spins = spins && (!fiber_runs() || fiber_is_alone());
 	if (++x->idle <= x->n->config.spins && now - x->idle_ns < SPIN_NS && spins) {
 		/* When the kernel woke the peer for which this rank waits, it may have
 		 * put that peer on this core.  So this rank yields (2 hosts on 2 cores:
@@ -532,6 +536,8 @@ static berth_result message_rest(struct exchange *x, uint64_t deadline_ns)
 			x->yielded_ns = now;
 			sched_yield();
 		}
+		if (fiber_runs())
+			fiber_pass();
 		return BERTH_OK;
 	}
 	x->idle = x->n->config.spins + 1;

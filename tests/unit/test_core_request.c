@@ -177,6 +177,7 @@ int main(void)
 	Suite *s = suite_create("lib_request");
 	TCase *t = tcase_create("lib_request");
 	SRunner *r = srunner_create(s);
+	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, words);
@@ -184,5 +185,7 @@ int main(void)
 	tcase_add_test(t, wakes);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
-	return srunner_ntests_failed(r) ? EXIT_FAILURE : EXIT_SUCCESS;
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

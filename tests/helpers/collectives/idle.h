@@ -12,6 +12,8 @@
 enum {
 	IDLE_SETS = 50,
 	IDLE_THREADS = 3,
+	BUSY_THREADS = 4, /* the program's, one for all sets, their messages, the door
+			   */
 	IDLE_DESCRIPTORS = 40,
 	IDLE_LOOKS = 600, /* each 50 ms */
 };
@@ -66,6 +68,7 @@ static void sum_in_all(berth_set **set)
 		in[i] = (float)i;
 		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r[i]));
 	}
+	CHECK(threads_here() <= BUSY_THREADS, "%d threads", threads_here());
 	for (unsigned i = 0; i < IDLE_SETS; i++) {
 		FINE(berth_wait(r[i], -1));
 		CHECK(out[i] == (float)(size * (int)i), "sum in set %u", i);
@@ -89,6 +92,7 @@ static void send_in_all(berth_set **set)
 
 		FINE(berth_submit(d, 2, &r[i]));
 	}
+	CHECK(threads_here() <= BUSY_THREADS, "%d threads", threads_here());
 	for (int i = 0; i < IDLE_SETS; i++) {
 		FINE(berth_wait(r[i], -1));
 		CHECK(out[i] == (rank + size - 1) % size, "message in set %d", i);

@@ -247,11 +247,10 @@ static void slow_done(void *ctx, berth_result rc)
 	slow_wait();
 }
 
-static void *slow_room(void *ctx, uint64_t bytes)
+static void *slow_room(void *room, uint64_t bytes)
 {
-	(void)ctx;
 	slow_wait();
-	return malloc(bytes);
+	return *(void **)room = malloc(bytes);
 }
 
 static void other_done(void *ctx, berth_result rc)
@@ -282,8 +281,8 @@ static void slow_call(bool allocates, bool together)
 	if (rank == 0 && allocates) {
 		d.out = NULL;
 		d.room = UINT64_MAX;
-		d.made = (void **)&out;
 		d.alloc = slow_room;
+		d.alloc_ctx = &out;
 	}
 	FINE(call_barrier(NULL));
 	if (rank == 0) {
@@ -317,6 +316,79 @@ static void slow_call(bool allocates, bool together)
 	FINE(berth_set_remove(set));
 }
 
+enum { SLOW_SETS = 4, SLOW_TURNS = 20, SLOW_RANKS = 64 };
+
+/* The set in which the function of rank 0 waits: its sum, or what rank 1 gathers. */
+static berth_request *slow_begin(berth_set *set, bool allocates, float *x, void **out)
+{
+	static uint64_t received[SLOW_RANKS];
+	const struct berth_desc sum =
+		BERTH_DESC(.kind = BERTH_ALLREDUCE, .set = set, .in = x, .out = x,
+			   .count = 1, .type = BERTH_F32);
+	const struct berth_desc gather =
+		BERTH_DESC(.kind = BERTH_ALLGATHER, .set = set, .in = x, .made = out,
+			   .count = 1, .room = UINT64_MAX, .received = received,
+			   .type = BERTH_F32, .alloc = rank == 0 ? slow_room : NULL,
+			   .alloc_ctx = out);
+	berth_request *r;
+
+	CHECK(size <= SLOW_RANKS, "%d ranks", size);
+	FINE(berth_submit(allocates ? &gather : &sum, 1, &r));
+	if (rank == 0 && !allocates)
+		FINE(berth_then(r, slow_done, NULL));
+	return r;
+}
+
+/* While a function of one set waits, sums of other sets go on, and their functions are
+ * called.  Rank 0 makes no call that waits. */
+static void slow_sums(bool allocates)
+{
+	berth_set *set[SLOW_SETS];
+	float x = 1, y[SLOW_SETS];
+	berth_request *r = NULL, *s[SLOW_SETS];
+	void *out = NULL;
+
+	for (int i = 0; i < SLOW_SETS; i++)
+		FINE(berth_set_split(NULL, 0, 0, &set[i]));
+	if (rank == 0)
+		r = slow_begin(set[0], allocates, &x, &out);
+	FINE(call_barrier(NULL)); /* it has said which function is to be called */
+	if (rank > 0)
+		r = slow_begin(set[0], allocates, &x, &out);
+	else
+		sem_wait(&slow.begun);
+	for (int turn = 0; turn < SLOW_TURNS; turn++) {
+		for (int i = 1; i < SLOW_SETS; i++) {
+			const struct berth_desc d =
+				BERTH_DESC(.kind = BERTH_ALLREDUCE, .set = set[i],
+					   .in = &y[i], .out = &y[i], .count = 1,
+					   .type = BERTH_F32);
+
+			y[i] = (float)turn;
+			FINE(berth_submit(&d, 1, &s[i]));
+			if (rank == 0)
+				FINE(berth_then(s[i], other_done, NULL));
+		}
+		for (int i = 1; rank == 0 && i < SLOW_SETS; i++)
+			sem_wait(&slow.other);
+		for (int i = 1; i < SLOW_SETS; i++) {
+			FINE(berth_wait(s[i], -1));
+			CHECK((int)y[i] == size * turn, "the other set's sum: %g",
+			      y[i]);
+		}
+	}
+	if (rank == 0)
+		sem_post(&slow.returns);
+	FINE(berth_wait(r, -1));
+	CHECK(allocates || (int)x == size, "the slow set's sum: %g", x);
+	if (allocates && rank == 0)
+		free(out);
+	else if (allocates)
+		berth_free(out);
+	for (int i = 0; i < SLOW_SETS; i++)
+		FINE(berth_set_remove(set[i]));
+}
+
 static void slow_calls(void)
 {
 	if (size == 1)
@@ -326,6 +398,8 @@ static void slow_calls(void)
 	sem_init(&slow.other, 0, 0);
 	for (int i = 0; i < 12; i++)
 		slow_call(i % 2, i / 2 % 2);
+	for (int i = 0; i < 6; i++)
+		slow_sums(i % 2);
 }
 
 static void sends(void)
