@@ -35,7 +35,7 @@ struct turn_hooks {
 	/* Between two turns: is T due, because of what another rank of this host
 	 * does? */
 	bool (*is_called)(struct turn *t);
-	/* Calls turn_drop(T) if there is no work for T, and none can come meanwhile. */
+	/* If T has no work, and none can come meanwhile, calls turn_drop(T). */
 	void (*retire)(struct turn *t);
 	/* T has no more turns, unless turn_start() is called again. */
 	void (*dropped)(struct turn *t);
