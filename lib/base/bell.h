@@ -24,6 +24,7 @@ struct bell {
 	_Atomic uint32_t sleepers;            /* on VALUE */
 	_Atomic uint32_t polls;               /* whether one sleeps in poll() */
 	_Atomic uint32_t left;                /* 1: the rank has left */
+	_Atomic uint32_t listens;             /* 1: p2p_listen() */
 	unsigned char name[BELL_NAME_BYTES];
 };
 

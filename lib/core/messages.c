@@ -3,212 +3,231 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/apart.h"
 #include "lib/base/callback.h"
+#include "lib/base/fiber.h"
 #include "lib/base/kern.h"
-#include "lib/base/sleep.h"
-#include "lib/base/thread.h"
 #include "lib/core/fault.h"
 #include "lib/core/missing.h"
+#include "lib/core/turns.h"
 #include "lib/core/world.h"
 
 enum {
-	/* From one look of the thread at what is in flight to the next: a rank that
-	 * waits for its messages itself is not disturbed. */
+	/* From a post to the look of the thread of all sets at what is in flight: a
+	 * rank that waits for its messages itself is not disturbed. */
 	DOZE_NS = 2000000,
 	/* With connections and nothing in flight, the thread waits for what peers say,
 	 * if no message was posted for so long. */
 	QUIET_NS = 50000000,
-	RETIRE_NS = 2000000000, /* with nothing to do, until the thread ends */
-	CALL_NS = 1000000 /* a function of the caller's is slow if it takes longer */
+	SOON_NS = 50000 /* its first sleep: p2p_listen() */
 };
 
+/* The messages have two turns (turns.h).  RELIEF makes progress while a function of the
+ * caller's, called in a turn of OWN, does not return. */
 struct messages {
+	struct turn own, relief;
 	struct world *world;
 	struct p2p *p2p;
-	pthread_mutex_t starting; /* guards THREAD, STARTED and RETIRED, of both */
-	pthread_t thread;
-	bool started, retired; /* RETIRED: it holds no lock any more */
-	/* makes progress while the thread is in a slow function of the caller's */
-	struct {
-		pthread_t thread;
-		bool started, retired;
-		_Atomic bool dozes; /* until a call begins */
-	} relief;
-	_Atomic uint32_t calls; /* of such functions; odd: the thread is in one */
-	_Atomic bool runs;      /* the thread, for a caller whose use has begun */
-	_Atomic uint32_t in_flight, bell, uses;
-	_Atomic uint32_t posts; /* how many there were */
-	_Atomic bool dozes, stopped;
+	_Atomic bool runs; /* OWN has turns, for a caller whose use has begun */
+	_Atomic uint32_t in_flight, uses;
+	_Atomic uint32_t waiters;    /* in messages_wait() */
+	_Atomic uint32_t posts;      /* how many there were */
+	_Atomic bool dozes, stopped; /* DOZES: a post rings */
+	_Atomic bool is_in_call;     /* of OWN's */
+	/* of the thread */
+	bool dozed; /* DOZES was set */
+	bool listens;
+	bool is_idle;  /* the last look moved nothing */
+	uint32_t seen; /* POSTS, when there was nothing in flight */
 };
 
-/* ---- in place of the thread ---- */
+/* ---- turns ---- */
 
-struct call {
-	struct messages *messages;
-	uint32_t number;
-};
-
-static bool messages_has_returned(void *ctx)
+static bool messages_are_over(const struct messages *m)
 {
-	const struct call *c = ctx;
-
-	return atomic_load(&c->messages->calls) != c->number;
-}
-
-/* There has been no call since CALLS. */
-static bool relief_retires(struct messages *m, uint32_t calls)
-{
-	bool retires;
-
-	pthread_mutex_lock(&m->starting);
-	retires = atomic_load(&m->calls) == calls;
-	m->relief.retired = retires;
-	pthread_mutex_unlock(&m->starting);
-	return retires;
-}
-
-static void *messages_relieve(void *arg)
-{
-	struct call c = { .messages = arg };
-	struct messages *m = arg;
-
-	while (!atomic_load(&m->stopped)) {
-		atomic_store(&m->relief.dozes, true);
-		c.number = atomic_load(&m->calls);
-		sleep_on(&m->calls, c.number, c.number % 2 ? CALL_NS : RETIRE_NS);
-		if (c.number % 2)
-			p2p_wait(m->p2p, messages_has_returned, &c, 0);
-		else if (relief_retires(m, c.number))
-			break;
-	}
-	return NULL;
-}
-
-/* The thread is IS_IN a function of the caller's, or it has returned.  It may be slow
- * for one set, and the others go on. */
-static void messages_is_in_call(void *ctx, bool is_in)
-{
-	struct messages *m = ctx;
-
-	pthread_mutex_lock(&m->starting);
-	atomic_fetch_add(&m->calls, 1);
-	if (is_in && m->relief.retired) {
-		pthread_join(m->relief.thread, NULL);
-		m->relief.started = m->relief.retired = false;
-	}
-	if (is_in && !m->relief.started)
-		m->relief.started = thread_start(&m->relief.thread, "berth relief",
-						 messages_relieve, m);
-	pthread_mutex_unlock(&m->starting);
-	if (!is_in)
-		p2p_wake(m->p2p);
-	else if (atomic_exchange(&m->relief.dozes, false))
-		sleep_wake(&m->calls);
-}
-
-/* ---- the thread ---- */
-
-static void messages_ring(struct messages *m)
-{
-	atomic_fetch_add(&m->bell, 1);
-	sleep_wake(&m->bell);
-}
-
-static bool messages_are_over(void *ctx)
-{
-	const struct messages *m = ctx;
-
 	return (!atomic_load(&m->in_flight) && !p2p_owes(m->p2p)) ||
 	       atomic_load(&m->stopped);
 }
 
-/* The thread has slept since it HEARD the bell, and is to end.  DOZES stays true. */
-static bool messages_retire(struct messages *m, uint32_t heard)
+/* When the next look is due, if nothing comes.  MOVED: the last look has moved
+ * something. */
+static uint64_t messages_listen(struct messages *m, uint64_t now, bool moved)
 {
-	bool retires;
+	const bool soon = moved || !m->is_idle;
 
-	pthread_mutex_lock(&m->starting);
-	atomic_store(&m->runs, false); /* before a look at who has found that it does */
-	retires = atomic_load(&m->bell) == heard && !atomic_load(&m->uses) &&
-		  messages_are_over(m);
-	m->retired = retires;
-	atomic_store(&m->runs, !retires);
-	pthread_mutex_unlock(&m->starting);
-	return retires;
+	m->listens = true;
+	m->is_idle = !p2p_listen(m->p2p);
+	if (!m->is_idle)
+		return 1; /* at once */
+	return soon ? now + SOON_NS : p2p_next_look(m->p2p, now);
 }
 
-struct listener {
-	struct messages *messages;
-	uint32_t heard;
-};
-
-static bool messages_are_awaited(void *ctx)
+/* When the next look is due, if nothing is in flight, or threads wait for what is.  If
+ * no message was posted for a while, what peers say is heard. */
+static uint64_t messages_rest(struct messages *m, uint64_t now, bool moved)
 {
-	const struct listener *l = ctx;
+	const uint32_t posts = atomic_load(&m->posts);
+	const bool is_connected = p2p_is_connected(m->p2p);
+	const bool is_quiet = posts == m->seen;
 
-	return atomic_load(&l->messages->bell) != l->heard ||
-	       atomic_load(&l->messages->stopped) || !messages_are_over(l->messages);
+	m->dozed = true;
+	m->seen = posts;
+	atomic_store(&m->dozes, true);
+	if (is_connected && is_quiet && !atomic_load(&m->waiters))
+		return messages_listen(m, now, moved);
+	m->listens = false;
+	p2p_listen_no_more(m->p2p);
+	if (is_connected || atomic_load(&m->waiters))
+		return now + QUIET_NS;
+	return messages_are_over(m) ? 0 : 1; /* a post may have seen no mark */
 }
 
-/* Nothing is in flight since the thread HEARD the bell, when POSTS were posted.  FALSE:
- * the thread ends. */
-static bool messages_rest(struct messages *m, uint32_t heard, uint32_t posts)
+static void messages_move(struct messages *m, struct turn *t)
 {
-	struct listener l = { m, heard };
+	const uint64_t now = clock_ns();
+	bool moved = false;
 
-	p2p_progress(m->p2p); /* a connection may have come */
-	if (!p2p_is_connected(m->p2p)) {
-		sleep_on(&m->bell, heard, RETIRE_NS);
-		return !messages_retire(m, heard);
+	while (p2p_progress(m->p2p)) {
+		moved = true;
+		if (fiber_runs() && turn_has_others(t))
+			fiber_pass();
 	}
-	sleep_on(&m->bell, heard, QUIET_NS);
-	if (atomic_load(&m->posts) == posts && atomic_load(&m->bell) == heard)
-		p2p_wait(m->p2p, messages_are_awaited, &l, 0);
+	/* a thread that waits, and this one, would both be woken for each message */
+	if (messages_are_over(m) || atomic_load(&m->waiters))
+		t->until_ns = messages_rest(m, now, moved);
+	else
+		t->until_ns = messages_listen(m, now, moved);
+}
+
+static bool messages_take_turn(struct turn *t)
+{
+	struct messages *m = (struct messages *)t;
+
+	if (m->dozed && !atomic_load(&m->dozes)) { /* a post has rung */
+		m->dozed = false;
+		t->until_ns = clock_ns() + DOZE_NS;
+	} else {
+		messages_move(m, t);
+	}
 	return true;
 }
 
-static void *messages_serve(void *arg)
+static size_t messages_sockets(struct turn *t, struct pollfd *p)
 {
-	struct messages *m = arg;
+	struct messages *m = (struct messages *)t;
 
-	callback_tell(messages_is_in_call, m);
-	while (!atomic_load(&m->stopped)) {
-		uint32_t heard = atomic_load(&m->bell);
-		uint32_t posts = atomic_load(&m->posts);
-
-		atomic_store(&m->dozes, true);
-		if (messages_are_over(m)) {
-			if (!messages_rest(m, heard, posts))
-				break;
-			continue;
-		}
-		atomic_store(&m->dozes, false);
-		sleep_on(&m->bell, heard, DOZE_NS);
-		p2p_wait(m->p2p, messages_are_over, m, 0);
-	}
-	return NULL;
+	return m->listens || !p ? p2p_sockets(m->p2p, p) : 0;
 }
 
+static bool messages_are_called(struct turn *t)
+{
+	struct messages *m = (struct messages *)t;
+
+	return m->listens && p2p_has_come(m->p2p);
+}
+
+static void messages_retire(struct turn *t)
+{
+	struct messages *m = (struct messages *)t;
+
+	atomic_store(&m->runs, false); /* before a look at who has found that it does */
+	if (!atomic_load(&m->uses) && messages_are_over(m) && !p2p_is_connected(m->p2p))
+		turn_drop(t);
+	else
+		atomic_store(&m->runs, true);
+}
+
+static void messages_are_dropped(struct turn *t)
+{
+	(void)t;
+}
+
+static const struct turn_hooks messages_turns = { .take = messages_take_turn,
+						  .sockets = messages_sockets,
+						  .is_called = messages_are_called,
+						  .retire = messages_retire,
+						  .dropped = messages_are_dropped };
+
+/* ---- turns in place of these, during a call ---- */
+
+static struct messages *messages_of_relief(struct turn *t)
+{
+	return (struct messages *)((char *)t - offsetof(struct messages, relief));
+}
+
+static bool messages_relieve(struct turn *t)
+{
+	struct messages *m = messages_of_relief(t);
+
+	if (m->is_in_call)
+		messages_move(m, t);
+	return true;
+}
+
+static size_t messages_relief_sockets(struct turn *t, struct pollfd *p)
+{
+	struct messages *m = messages_of_relief(t);
+
+	return m->is_in_call || !p ? messages_sockets(&m->own, p) : 0;
+}
+
+static bool messages_relief_is_called(struct turn *t)
+{
+	struct messages *m = messages_of_relief(t);
+
+	return m->is_in_call && messages_are_called(&m->own);
+}
+
+static void messages_relief_retires(struct turn *t)
+{
+	if (!messages_of_relief(t)->is_in_call)
+		turn_drop(t);
+}
+
+static const struct turn_hooks messages_relief_turns = {
+	.take = messages_relieve,
+	.sockets = messages_relief_sockets,
+	.is_called = messages_relief_is_called,
+	.retire = messages_relief_retires,
+	.dropped = messages_are_dropped
+};
+
+/* A function of the caller's is about to be called.  True: this is a turn of OWN, and
+ * the call is over when IS_IN_CALL is false. */
+static bool messages_call_begins(struct messages *m)
+{
+	if (!fiber_runs() || m->is_in_call)
+		return false;
+	m->is_in_call = true;
+	if (turn_start(&m->relief))
+		turn_ring(&m->relief);
+	return true;
+}
+
+/* ---- for other threads ---- */
+
+/* False: there is no thread. */
 static bool messages_start(struct messages *m)
 {
-	bool started;
-
 	if (atomic_load(&m->runs))
 		return true;
-	pthread_mutex_lock(&m->starting);
-	if (m->retired) {
-		pthread_join(m->thread, NULL);
-		m->started = m->retired = false;
-	}
-	if (!m->started && !atomic_load(&m->stopped))
-		m->started =
-			thread_start(&m->thread, "berth messages", messages_serve, m);
-	started = m->started;
-	atomic_store(&m->runs, started);
-	pthread_mutex_unlock(&m->starting);
-	return started;
+	if (atomic_load(&m->stopped) || !turn_start(&m->own))
+		return false;
+	atomic_store(&m->runs, true);
+	return true;
 }
 
+/* Progress is needed. */
+static void messages_ring(void *messages)
+{
+	struct messages *m = messages;
+
+	if (!messages_start(m))
+		return;
+	turn_ring(&m->own);
+	if (atomic_load(&m->is_in_call))
+		turn_ring(&m->relief);
+}
 /* ---- opening, closing ---- */
 
 static bool messages_is_lost(void *ctx, unsigned rank)
@@ -216,63 +235,43 @@ static bool messages_is_lost(void *ctx, unsigned rank)
 	return world_is_lost(((struct messages *)ctx)->world, rank);
 }
 
-/* The door's thread calls it: a peer may ask, whatever this rank does. */
-static void messages_came(void *ctx)
-{
-	struct messages *m = ctx;
-
-	if (messages_start(m))
-		messages_ring(m);
-}
-
-static void messages_destroy(struct messages *m)
-{
-	pthread_mutex_destroy(&m->starting);
-	free(m);
-}
-
-struct messages *messages_open(struct world *w, void *region, struct net *net)
+struct messages *messages_open(struct world *w, void *region, struct bell *bells,
+			       struct net *net)
 {
 	struct messages *m = calloc(1, sizeof *m);
 	struct p2p_config config = { .members = &w->members,
 				     .region = region,
 				     .net = net,
 				     .is_lost = messages_is_lost,
-				     .came = messages_came,
+				     .wake = messages_ring,
 				     .ctx = m,
+				     .threads = region ? bells : NULL,
 				     .cores = w->cores };
 
 	if (!m)
 		return NULL;
 	m->world = w;
-	pthread_mutex_init(&m->starting, NULL);
+	m->dozes = m->dozed = true;
+	m->own.hooks = &messages_turns;
+	m->relief.hooks = &messages_relief_turns;
 	m->p2p = p2p_open(&config);
 	if (m->p2p)
 		return m;
-	messages_destroy(m);
+	free(m);
 	return NULL;
 }
 
 void messages_close(struct messages *m)
 {
-	bool started;
-
 	if (!m)
 		return;
-	pthread_mutex_lock(&m->starting); /* the door's thread starts none any more */
 	atomic_store(&m->stopped, true);
-	started = m->started;
-	pthread_mutex_unlock(&m->starting);
-	messages_ring(m);
-	p2p_wake(m->p2p);
-	if (started)
-		pthread_join(m->thread, NULL);
-	atomic_fetch_add(&m->calls, 2); /* there are no more */
-	sleep_wake(&m->calls);
-	if (m->relief.started)
-		pthread_join(m->relief.thread, NULL);
+	turn_leave(&m->own);
+	turn_leave(&m->relief);
+	p2p_listen_no_more(m->p2p);
 	p2p_close(m->p2p);
-	messages_destroy(m);
+	turn_leave(&m->own); /* until then a connection that came may have started it */
+	free(m);
 }
 
 /* ---- the messages of a set ---- */
@@ -327,7 +326,7 @@ void messages_abort(const struct comm *c)
 	if (!c->messages)
 		return;
 	p2p_abort(c->messages, c->shared->why);
-	if (p2p_owes(m->p2p) && messages_start(m))
+	if (p2p_owes(m->p2p))
 		messages_ring(m);
 }
 
@@ -340,7 +339,7 @@ void messages_leave(struct comm *c)
 	m = c->world->messages;
 	p2p_leave(c->messages);
 	c->messages = NULL;
-	if (p2p_owes(m->p2p) && messages_start(m))
+	if (p2p_owes(m->p2p))
 		messages_ring(m);
 }
 
@@ -349,7 +348,10 @@ void messages_leave(struct comm *c)
 void messages_wait(struct messages *m, bool (*is_over)(void *ctx), void *ctx,
 		   uint64_t until_ns)
 {
+	atomic_fetch_add(&m->waiters, 1);
 	p2p_wait(m->p2p, is_over, ctx, until_ns);
+	if (atomic_fetch_sub(&m->waiters, 1) == 1 && !messages_are_over(m))
+		messages_ring(m);
 }
 
 void messages_wake(struct messages *m)
@@ -431,6 +433,7 @@ static void messages_done(struct p2p_message *p)
 	struct message *m = p->ctx;
 	struct messages *all = m->comm->world->messages;
 	struct failure why;
+	bool begun;
 
 	if (!p->rc && !p->sends)
 		messages_give(m);
@@ -438,7 +441,10 @@ static void messages_done(struct p2p_message *p)
 		messages_say_why(m, p->rc, &why);
 	/* before the last look at M, which may be freed by its owner at once */
 	atomic_fetch_sub(&all->in_flight, 1);
+	begun = messages_call_begins(all);
 	m->done(m, p->rc, &why);
+	if (begun)
+		all->is_in_call = false;
 }
 
 /* ---- how it begins ---- */
@@ -453,15 +459,32 @@ static void *messages_make_room(void *ctx, uint64_t bytes)
 	return p;
 }
 
-static void *ask_for_room(void *ctx, uint64_t bytes)
+struct room {
+	const struct op *op;
+	uint64_t bytes;
+	void *at;
+};
+
+static void call_for_room(void *ctx)
 {
-	const struct op *op = ((const struct message *)ctx)->op;
-	void *p;
+	struct room *r = ctx;
 
 	callback_begin();
-	p = op->alloc(op->alloc_ctx, bytes);
+	r->at = r->op->alloc(r->op->alloc_ctx, r->bytes);
 	callback_end();
-	return p;
+}
+
+static void *ask_for_room(void *ctx, uint64_t bytes)
+{
+	const struct message *m = ctx;
+	struct messages *all = m->comm->world->messages;
+	struct room r = { .op = m->op, .bytes = bytes };
+	const bool begun = messages_call_begins(all);
+
+	apart_call(call_for_room, &r);
+	if (begun)
+		all->is_in_call = false;
+	return r.at;
 }
 
 static void messages_fill(struct message *m, uint64_t deadline_ns)

@@ -1,8 +1,8 @@
 /* messages.h - the sends and receives of all sets of a world, by p2p.h.
  *
- * Who waits for one makes progress for all.  While nobody waits, a thread does.  It
- * ends when there has been nothing to do for 2 s, and there are no connections on which
- * ranks of other hosts could say something. */
+ * A thread that waits for one makes progress for all.  Otherwise the thread of all sets
+ * does (turns.h).  It stays while there are connections, on which ranks of other hosts
+ * may say something. */
 #ifndef BERTH_LIB_MESSAGES_H
 #define BERTH_LIB_MESSAGES_H
 
@@ -22,10 +22,11 @@ struct message {
 	struct p2p_message p2p;
 };
 
-/* Messages of all ranks of W.  REGION: p2p_bytes() of those here.  NET becomes the
- * messages' own unless it fails; NULL: all are on this host.  NULL: out of memory, or
+/* Messages of all ranks of W.  REGION: p2p_bytes() of those here, whose BELLS are
+ * rung.  NET becomes the messages' own unless it fails; NULL: all are on this host.  NULL: out of memory, or
  * no socket. */
-struct messages *messages_open(struct world *w, void *region, struct net *net);
+struct messages *messages_open(struct world *w, void *region, struct bell *bells,
+			       struct net *net);
 /* When all sets have left. */
 void messages_close(struct messages *m);
 
@@ -40,8 +41,8 @@ void messages_abort(const struct comm *c);
 /* When no call uses messages of C's set any more. */
 void messages_leave(struct comm *c);
 
-/* The thread runs, until the caller has posted its messages and nothing is in flight.
- * FALSE: there is none, and nothing may be posted. */
+/* The messages have turns, until the caller has posted its own and nothing is in flight.
+ * FALSE: there is no thread, and nothing may be posted. */
 bool messages_begin(struct messages *m);
 /* After messages_begin(): N of them, whose OP, OWNER and DONE are set, until
  * DEADLINE_NS (0: none).  DONE may be called before it returns; that of the last one

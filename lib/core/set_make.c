@@ -126,7 +126,8 @@ static berth_result open_all(struct berth_set *s, struct net *net,
 		world_count_cores(w);
 	if (open_bell(w, region))
 		w->messages = messages_open(
-			w, region_messages(region, w->who.local_size), of_messages);
+			w, region_messages(region, w->who.local_size),
+			region_bells(region, w->who.local_size), of_messages);
 	if (w->messages)
 		return open_comm(s, region, net);
 	net_close(net);

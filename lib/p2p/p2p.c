@@ -76,6 +76,7 @@ static int p2p_meet(struct p2p *p, unsigned place)
 		return 0;
 	if (q->local >= 0 && c->region) {
 		q->bell = (struct bell *)c->region + q->local;
+		q->thread = c->threads ? c->threads + q->local : NULL;
 		q->out = ring_end(p, c->members->local_me, (unsigned)q->local);
 		q->in = ring_end(p, (unsigned)q->local, c->members->local_me);
 		return 0;
@@ -114,8 +115,8 @@ static void connection_came(void *ctx)
 	struct p2p *p = ctx;
 
 	p2p_wake(p);
-	if (p->config.came)
-		p->config.came(p->config.ctx);
+	if (p->config.wake)
+		p->config.wake(p->config.ctx);
 }
 
 struct p2p *p2p_open(const struct p2p_config *config)
@@ -171,15 +172,15 @@ static void p2p_say_done(struct p2p *p, struct p2p_message *m, uint32_t self)
 
 /* One after the other: if a function of the caller's is slow, another thread goes on
  * with the others. */
-void p2p_release(struct p2p *p, uint32_t self)
+static void p2p_release_and(struct p2p *p, uint32_t self, bool asks)
 {
 	struct p2p_message *done, *ask;
 	bool more;
 
 	do {
 		done = p2p_first(&p->done);
-		ask = done ? NULL : p2p_first(&p->asks);
-		more = p->done.first || p->asks.first || ask;
+		ask = done || !asks ? NULL : p2p_first(&p->asks);
+		more = p->done.first || (asks && p->asks.first) || ask;
 		pthread_mutex_unlock(&p->moving);
 		if (done) {
 			p2p_say_done(p, done, self);
@@ -192,6 +193,11 @@ void p2p_release(struct p2p *p, uint32_t self)
 		if (ask)
 			p2p_go_on(ask);
 	} while (more);
+}
+
+void p2p_release(struct p2p *p, uint32_t self)
+{
+	p2p_release_and(p, self, true);
 }
 
 /* SURE: even if another thread makes progress, which does not take long. */
@@ -230,11 +236,18 @@ bool p2p_is_connected(struct p2p *p)
 	return is;
 }
 
+static void p2p_wake_sleepers(struct p2p *p)
+{
+	if (bell_has_sleeper(p->bell, 0))
+		bell_ring(p->bell, p->bell_fd);
+	if (atomic_load(&p->bell->listens) && p->config.wake)
+		p->config.wake(p->config.ctx);
+}
+
 void p2p_wake(struct p2p *p)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (bell_has_sleeper(p->bell, 0))
-		bell_ring(p->bell, p->bell_fd);
+	p2p_wake_sleepers(p);
 }
 
 /* Say to Q all that is still to be said, and that this rank leaves.  Is all of it on
@@ -367,10 +380,10 @@ berth_result p2p_post(struct p2p_group *g, struct p2p_message *m, size_t n)
 	p2p_start_posted(p);
 	p2p_start(m, n);
 	/* a sleeping thread has to poll other sockets now, or for less time */
-	wakes = p->config.net || p->deadline_ns != before;
-	p2p_release(p, 0);
-	if (wakes && bell_has_sleeper(p->bell, 0))
-		bell_ring(p->bell, p->bell_fd);
+	wakes = p->config.net || p->deadline_ns != before || p->asks.first;
+	p2p_release_and(p, 0, false);
+	if (wakes)
+		p2p_wake_sleepers(p);
 	return BERTH_OK;
 }
 
@@ -416,16 +429,19 @@ static void p2p_uncount(struct p2p *p, struct rest *r)
 	r->sleeps = r->polls = false;
 }
 
-static nfds_t p2p_list_polls(struct p2p *p)
+size_t p2p_sockets(struct p2p *p, struct pollfd *polls)
 {
-	nfds_t n = 0;
+	size_t n = 0;
 
+	if (!p->config.net)
+		return 0;
+	if (!polls)
+		return 3 * (size_t)p->config.members->n;
 	pthread_mutex_lock(&p->moving);
-	p->polls[n++] = (struct pollfd){ p->bell_fd, POLLIN, 0 };
-	n += net_polls(p->config.net, p->polls + n);
+	n += net_polls(p->config.net, polls + n);
 	for (unsigned i = 0; i < p->config.members->n; i++)
 		if (p->peer[i].stream)
-			n += p2p_stream_polls(p->peer[i].stream, p->polls + n);
+			n += p2p_stream_polls(p->peer[i].stream, polls + n);
 	pthread_mutex_unlock(&p->moving);
 	return n;
 }
@@ -434,8 +450,9 @@ static void sleep_in_poll(struct p2p *p, uint64_t ns)
 {
 	const struct timespec t = { (time_t)(ns / 1000000000),
 				    (long)(ns % 1000000000) };
-	nfds_t n = p2p_list_polls(p);
+	nfds_t n = 1 + p2p_sockets(p, p->polls + 1);
 
+	p->polls[0] = (struct pollfd){ p->bell_fd, POLLIN, 0 };
 	if (ppoll(p->polls, n, &t, NULL) > 0 && p->polls[0].revents)
 		bell_clear(p->bell_fd);
 }
@@ -443,6 +460,12 @@ static void sleep_in_poll(struct p2p *p, uint64_t ns)
 static uint64_t p2p_earlier(uint64_t a, uint64_t b)
 {
 	return !b || (a && a < b) ? a : b;
+}
+
+/* How long a thread may sleep. */
+static uint64_t p2p_slice_ns(const struct p2p *p)
+{
+	return (p->in_flight || p2p_owes(p) ? P2P_WATCH_MS : IDLE_MS) * 1000000ull;
 }
 
 /* Sleep once after a last look, now that others see that this rank sleeps.  TRUE: the
@@ -460,8 +483,7 @@ static bool sleep_once(struct p2p *p, struct rest *r, bool (*is_over)(void *ctx)
 	until = p2p_earlier(until_ns, atomic_load(&p->deadline_ns));
 	if (until && until < now + ns)
 		ns = until > now + MISSED_NS ? until - now : MISSED_NS;
-	r->slice_ns =
-		(p->in_flight || p2p_owes(p) ? P2P_WATCH_MS : IDLE_MS) * 1000000ull;
+	r->slice_ns = p2p_slice_ns(p);
 	if (r->polls)
 		sleep_in_poll(p, ns);
 	else
@@ -513,6 +535,58 @@ static bool may_spin(struct p2p *p, struct rest *r)
 	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS) &&
 	       wait_may_yield(r->idle_ns);
 }
+
+/* ---- listening ---- */
+
+bool p2p_listen(struct p2p *p)
+{
+	atomic_store(&p->bell->listens, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	return p2p_progress_once(p, 0, true);
+}
+
+void p2p_listen_no_more(struct p2p *p)
+{
+	atomic_store(&p->bell->listens, 0);
+}
+
+/* The news of Q's rings, as a number; 0: there are none.  News that stay, since this
+ * rank waits for something else, are told once. */
+static uint64_t p2p_news_of(const struct p2p_peer *q)
+{
+	if (!q->bell || q->gone)
+		return 0;
+	if (!p2p_ring_is_empty(&q->in))
+		return 2 * q->in.cells + 1;
+	return q->busy ? 2 * p2p_ring_drained(&q->out) : 0;
+}
+
+bool p2p_has_come(struct p2p *p)
+{
+	bool has;
+
+	pthread_mutex_lock(&p->moving);
+	has = atomic_load(&p->has_posted) || p->done.first || p->asks.first;
+	for (unsigned i = 0; i < p->config.members->n; i++) {
+		struct p2p_peer *q = &p->peer[i];
+		const uint64_t news = p2p_news_of(q);
+
+		has |= news && news != q->news;
+		q->news = news;
+	}
+	pthread_mutex_unlock(&p->moving);
+	return has;
+}
+
+uint64_t p2p_next_look(const struct p2p *p, uint64_t now)
+{
+	const uint64_t next =
+		p2p_earlier(now + p2p_slice_ns(p), atomic_load(&p->deadline_ns));
+
+	return next > now + MISSED_NS ? next : now + MISSED_NS;
+}
+
+/* ---- waiting ---- */
 
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns)
 {

@@ -32,8 +32,10 @@
 #ifndef BERTH_LIB_P2P_H
 #define BERTH_LIB_P2P_H
 
+#include <poll.h>
 #include <stdbool.h>
 
+#include "lib/base/bell.h"
 #include "lib/base/members.h"
 #include "lib/berth.h"
 #include "lib/net/net.h"
@@ -61,10 +63,14 @@ struct p2p_config {
 	/* Asked each 50 ms about peers with messages in flight.  It must not call
 	 * p2p. */
 	bool (*is_lost)(void *ctx, unsigned rank);
-	/* A connection has come, in a thread of the net.  Progress is needed.  It must
-	 * not call p2p.  NULL: nobody asks. */
-	void (*came)(void *ctx);
+	/* Progress is needed: a connection has come, or this rank listens
+	 * (p2p_listen()).  Called in any thread.  It must not call p2p.  NULL: nobody
+	 * asks. */
+	void (*wake)(void *ctx);
 	void *ctx;
+	/* For each rank of this host, the bell of its thread that listens.  NULL: none
+	 * does. */
+	struct bell *threads;
 	unsigned cores; /* that the ranks of this host may use */
 };
 
@@ -97,8 +103,8 @@ struct p2p_message {
 	/* The bytes to send, or the room at OUT.  BERTH_MISMATCH on both sides if more
 	 * come. */
 	uint64_t bytes;
-	/* If OUT is NULL, it is called for memory, without a lock, as soon as the size
-	 * is known, if that is not 0.  BYTES is not a limit then.  If it returns NULL:
+	/* If OUT is NULL, it is called for memory, without a lock, by a thread that
+	 * makes progress, as soon as the size is known, if that is not 0.  BYTES is not a limit then.  If it returns NULL:
 	 * BERTH_MEMORY on both sides.  It must not call p2p. */
 	void *(*alloc)(void *ctx, uint64_t bytes);
 	void *alloc_ctx;
@@ -141,6 +147,19 @@ void p2p_leave(struct p2p_group *g);
 berth_result p2p_post(struct p2p_group *g, struct p2p_message *m, size_t n);
 /* Move all that can be moved.  Did anything move? */
 bool p2p_progress(struct p2p *p);
+/* As p2p_progress(), also if another thread makes progress.  From then on this rank
+ * listens: what comes rings the bell of its thread, or wakes it (config), until
+ * p2p_listen_no_more().  For a thread that also sleeps for other reasons.  It looks
+ * again soon after the first time, since a peer may have missed that it listens. */
+bool p2p_listen(struct p2p *p);
+void p2p_listen_no_more(struct p2p *p);
+/* Has something come from a rank of this host?  For the last look of a thread that
+ * listens, when its bell shows that it sleeps. */
+bool p2p_has_come(struct p2p *p);
+/* Sockets on which something may come, to POLLS.  How many.  POLLS NULL: at most. */
+size_t p2p_sockets(struct p2p *p, struct pollfd *polls);
+/* When a thread that listens has to look again, after NOW; 0: never. */
+uint64_t p2p_next_look(const struct p2p *p, uint64_t now);
 /* Make progress until IS_OVER, or until UNTIL_NS (0: no limit), asleep while nothing
  * moves.  IS_OVER is called without a lock. */
 void p2p_wait(struct p2p *p, bool (*is_over)(void *ctx), void *ctx, uint64_t until_ns);

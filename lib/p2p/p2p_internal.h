@@ -100,8 +100,9 @@ struct p2p_peer {
 	unsigned nbusy;
 	const struct p2p_message *sends; /* whose data the stream sends */
 	struct p2p_ring_end out, in;
-	struct p2p_stream *stream; /* NULL: the peer is on this host */
-	struct bell *bell;
+	struct p2p_stream *stream;  /* NULL: the peer is on this host */
+	struct bell *bell, *thread; /* THREAD: of its thread that may listen */
+	uint64_t news;              /* of p2p_has_come() */
 };
 
 struct p2p {

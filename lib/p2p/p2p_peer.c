@@ -172,8 +172,17 @@ size_t p2p_peer_put_data(struct p2p_pair *pair, const struct p2p_message *m,
 
 void p2p_peer_wake(struct p2p *p, struct p2p_peer *q)
 {
-	if (q->bell && bell_has_sleeper(q->bell, 0))
+	if (!q->bell)
+		return;
+	if (bell_has_sleeper(q->bell, 0))
 		bell_ring(q->bell, p->bell_fd);
+	if (!q->thread ||
+	    !atomic_load_explicit(&q->bell->listens, memory_order_relaxed))
+		return;
+	/* as the thread's last look comes after it shows that it sleeps */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (bell_has_sleeper(q->thread, 0))
+		bell_ring(q->thread, p->bell_fd);
 }
 
 /* ---- receiving ---- */

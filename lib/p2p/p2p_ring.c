@@ -112,6 +112,15 @@ bool p2p_ring_is_empty(const struct p2p_ring_end *e)
 	       atomic_load(&e->ring->cell[e->cells % P2P_CELLS].stamp) != e->cells + 1;
 }
 
+uint64_t p2p_ring_drained(const struct p2p_ring_end *e)
+{
+	const uint64_t cells = atomic_load(&e->ring->cells_taken),
+		       bytes = atomic_load(&e->ring->bytes_taken);
+
+	return cells != e->cells_taken || bytes != e->bytes_taken ? cells + bytes + 1
+								  : 0;
+}
+
 int p2p_ring_head(struct p2p_ring_end *e, struct p2p_frame *f, bool *fresh)
 {
 	struct p2p_cell *c = &e->ring->cell[e->cells % P2P_CELLS];

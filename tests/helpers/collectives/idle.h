@@ -11,9 +11,7 @@
 
 enum {
 	IDLE_SETS = 50,
-	IDLE_THREADS = 3,
-	BUSY_THREADS = 4, /* the program's, one for all sets, their messages, the door
-			   */
+	THREADS = 3, /* the program's, that of all sets, and that of connections */
 	IDLE_DESCRIPTORS = 40,
 	IDLE_LOOKS = 600, /* each 50 ms */
 };
@@ -43,7 +41,7 @@ static int descriptors_here(void)
 
 static bool stands_still(void)
 {
-	return threads_here() <= IDLE_THREADS && descriptors_here() <= IDLE_DESCRIPTORS;
+	return threads_here() <= THREADS && descriptors_here() <= IDLE_DESCRIPTORS;
 }
 
 /* One sum in each set, submitted in an order of this rank's own. */
@@ -68,7 +66,7 @@ static void sum_in_all(berth_set **set)
 		in[i] = (float)i;
 		FINE(call_submit(BERTH_ALLREDUCE, &d, 1, &r[i]));
 	}
-	CHECK(threads_here() <= BUSY_THREADS, "%d threads", threads_here());
+	CHECK(threads_here() <= THREADS, "%d threads", threads_here());
 	for (unsigned i = 0; i < IDLE_SETS; i++) {
 		FINE(berth_wait(r[i], -1));
 		CHECK(out[i] == (float)(size * (int)i), "sum in set %u", i);
@@ -92,7 +90,7 @@ static void send_in_all(berth_set **set)
 
 		FINE(berth_submit(d, 2, &r[i]));
 	}
-	CHECK(threads_here() <= BUSY_THREADS, "%d threads", threads_here());
+	CHECK(threads_here() <= THREADS, "%d threads", threads_here());
 	for (int i = 0; i < IDLE_SETS; i++) {
 		FINE(berth_wait(r[i], -1));
 		CHECK(out[i] == (rank + size - 1) % size, "message in set %d", i);
