@@ -1,16 +1,9 @@
 #include "agent/pmi/exchange.h"
 
-#include <event2/event.h>
-
-#include "common/loop.h"
-
-/* until ranks that are in MPI_Init are taken to wait for one that has ended */
-enum { ABSENT_MS = 5000 };
-
 struct exchange_wait {
 	struct server *s;
 	struct exchange_waiting of;
-	struct event *absent;
+	uint32_t waiting; /* as the launcher was told last */
 };
 
 void exchange_give(const struct server *s, enum exchange_use use, wire_u32v ranks,
@@ -30,42 +23,32 @@ void exchange_give(const struct server *s, enum exchange_use use, wire_u32v rank
 	buf_free(bytes);
 }
 
-static void exchange_on_absent(evutil_socket_t fd, short what, void *arg)
-{
-	struct exchange_wait *w = arg;
-	bool absent = false, waits = false;
-
-	(void)fd;
-	(void)what;
-	for (size_t i = 0; i < w->s->job->ranks.n; i++) {
-		absent |= w->of.never_came(w->of.ctx, i);
-		waits |= w->of.is_in_init(w->of.ctx, i);
-	}
-	if (absent && waits)
-		w->of.ask(w->of.ctx);
-}
-
 struct exchange_wait *exchange_wait_make(struct server *s,
 					 const struct exchange_waiting *of)
 {
 	struct exchange_wait *w = xmalloc(sizeof *w);
 
-	*w = (struct exchange_wait){ .s = s,
-				     .of = *of,
-				     .absent = event_new(s->base, -1, 0,
-							 exchange_on_absent, w) };
+	*w = (struct exchange_wait){ .s = s, .of = *of };
 	return w;
-}
-
-void exchange_wait_free(struct exchange_wait *w)
-{
-	event_free(w->absent);
-	free(w);
 }
 
 void exchange_wait_look(struct exchange_wait *w)
 {
-	loop_after_ms(w->absent, ABSENT_MS);
+	const wire_u32v *ranks = &w->s->job->ranks;
+	struct wire_absent m = { .epoch = w->s->job->epoch, .use = w->of.use };
+	bool absent = false;
+
+	for (size_t i = 0; i < ranks->n; i++) {
+		if (!absent && w->of.never_came(w->of.ctx, i)) {
+			absent = true;
+			m.rank = ranks->v[i];
+		}
+		m.waiting += w->of.is_in_init(w->of.ctx, i);
+	}
+	if (!absent || m.waiting == w->waiting)
+		return;
+	w->waiting = m.waiting;
+	wire_pack_absent(w->s->out, &m);
 }
 
 void exchange_none_comes(struct exchange_wait *w)

@@ -13,27 +13,26 @@ void exchange_give(const struct server *s, enum exchange_use use, wire_u32v rank
 
 /* ---- ranks that never come ---- */
 
-/* Ranks in MPI_Init may wait for one that has ended: in memory that they share, or in a
- * library that does not tell.  The launcher names that one, if it is asked to end an
- * exchange of all ranks. */
+/* Ranks in MPI_Init may wait for one that has ended: in memory that they share, or in
+ * a library that does not tell.  The launcher hears of it, decides how long that may
+ * take, and then fails the exchange of all ranks to which they have not come. */
 struct exchange_wait;
 
 struct exchange_waiting {
 	void *ctx;
+	enum exchange_use use; /* of that exchange */
 	/* Local rank I has ended, and never came to MPI_Init; it is in MPI_Init. */
 	bool (*never_came)(const void *ctx, size_t i);
 	bool (*is_in_init)(const void *ctx, size_t i);
-	/* Gives this host's part of such an exchange. */
-	void (*ask)(void *ctx);
 };
 
+/* To be freed. */
 struct exchange_wait *exchange_wait_make(struct server *s,
 					 const struct exchange_waiting *w);
-void exchange_wait_free(struct exchange_wait *w);
-/* A rank has ended without MPI_Init, or is in it while one has: look a while later
- * whether any still waits. */
+/* A rank may have ended, or may have come to MPI_Init or out of it. */
 void exchange_wait_look(struct exchange_wait *w);
-/* The launcher has said so: all ranks that are in MPI_Init are to be ended. */
+/* The launcher has failed that exchange: all ranks that are in MPI_Init are to be
+ * ended. */
 void exchange_none_comes(struct exchange_wait *w);
 
 #endif

@@ -213,6 +213,7 @@ static bool pmi1_never_came(const void *pmi1, size_t i)
 static void end_barrier(struct pmi1 *p)
 {
 	p->barrier++;
+	exchange_wait_look(p->wait);
 	p->given = false;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		struct pmi1_rank *r = &p->rank[i];
@@ -222,17 +223,6 @@ static void end_barrier(struct pmi1 *p)
 		r->in_barrier = false;
 		pmi1_answer(r, "cmd=barrier_out");
 	}
-}
-
-static void pmi1_give(void *pmi1)
-{
-	struct pmi1 *p = pmi1;
-
-	if (p->given)
-		return;
-	p->given = true;
-	exchange_give(p->s, EXCHANGE_PMI1, (wire_u32v){ NULL, 0 }, p->barrier,
-		      EXCHANGE_WHOLE, &p->puts);
 }
 
 /* If ranks are in the barrier, and no more will come.  Where one has ended, the
@@ -245,8 +235,11 @@ static void give_if_complete(struct pmi1 *p)
 		waiting += p->rank[i].in_barrier;
 		n += p->rank[i].in_barrier || p->rank[i].ended;
 	}
-	if (waiting && n == p->s->job->ranks.n)
-		pmi1_give(p);
+	if (!waiting || n < p->s->job->ranks.n || p->given)
+		return;
+	p->given = true;
+	exchange_give(p->s, EXCHANGE_PMI1, (wire_u32v){ NULL, 0 }, p->barrier,
+		      EXCHANGE_WHOLE, &p->puts);
 }
 
 static void on_barrier(struct pmi1_rank *r)
@@ -304,7 +297,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 /* A rank that is in MPI_Init may wait on, in memory that it shares with another. */
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 {
-	if (!p || m->number != p->barrier || !p->given)
+	if (!p || m->number != p->barrier || p->has_failed)
 		return;
 	p->has_failed = true;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
@@ -344,14 +337,12 @@ static void pmi1_becomes(struct pmi1_rank *r, enum state state)
 {
 	if (r->state != STATE_ABORTED)
 		r->state = state;
+	exchange_wait_look(r->p->wait);
 }
 
 static void pmi1_begin(struct pmi1_rank *r)
 {
 	pmi1_becomes(r, STATE_INITIALISED);
-	for (size_t i = 0; i < r->p->s->job->ranks.n && !r->p->barrier; i++)
-		if (pmi1_never_came(r->p, i))
-			exchange_wait_look(r->p->wait);
 	pmi1_answer(r, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
@@ -364,7 +355,7 @@ static void pmi1_finalise(struct pmi1_rank *r)
 /* It waits until it is ended. */
 static void pmi1_on_abort(struct pmi1_rank *r, const char *code)
 {
-	r->state = STATE_ABORTED;
+	pmi1_becomes(r, STATE_ABORTED);
 	mpi_ends_abort(r->p->s, r->local, (int)strtol(code, NULL, 10), "");
 }
 
@@ -503,9 +494,9 @@ struct pmi1 *pmi1_open(struct server *s)
 	*p = (struct pmi1){ .s = s, .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
 	p->wait = exchange_wait_make(
 		s, &(struct exchange_waiting){ .ctx = p,
+					       .use = EXCHANGE_PMI1,
 					       .never_came = pmi1_never_came,
-					       .is_in_init = pmi1_is_in_init,
-					       .ask = pmi1_give });
+					       .is_in_init = pmi1_is_in_init });
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;
@@ -517,7 +508,7 @@ void pmi1_free(struct pmi1 *p)
 		return;
 	for (uint32_t i = 0; i < p->s->job->ranks.n; i++)
 		hang_up(&p->rank[i]);
-	exchange_wait_free(p->wait);
+	free(p->wait);
 	tdestroy(p->pairs, free);
 	buf_free(&p->puts);
 	buf_free(&p->all);
@@ -553,8 +544,7 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 		;
 	r->ended = true;
 	give_if_complete(p);
-	if (r->state == STATE_NEVER && !p->barrier)
-		exchange_wait_look(p->wait);
+	exchange_wait_look(p->wait);
 	return r->state == STATE_INITIALISED
 		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;

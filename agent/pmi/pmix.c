@@ -48,9 +48,7 @@ static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 	r->present = m->present;
 	r->seen = true;
 	r->busy = false;
-	for (size_t i = 0; m->present && i < p->s->job->ranks.n; i++)
-		if (p->rank[i].ended && !p->rank[i].seen)
-			exchange_wait_look(p->wait);
+	exchange_wait_look(p->wait);
 }
 
 static void pmix_on_abort(struct pmix *p, const struct wire_pmix_abort *m)
@@ -407,8 +405,7 @@ const char *pmix_ended(struct pmix *p, size_t local)
 	pmix_modex_ended(p, local);
 	if (r->present)
 		tell_of_death(p, local);
-	if (!r->seen)
-		exchange_wait_look(p->wait);
+	exchange_wait_look(p->wait);
 	return r->present ? "exited with status 0 between MPI_Init and MPI_Finalize"
 			  : NULL;
 }

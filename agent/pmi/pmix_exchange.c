@@ -117,6 +117,7 @@ static void mark_busy(struct pmix *p, const struct count *c)
 {
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
+	exchange_wait_look(p->wait);
 }
 
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
@@ -235,9 +236,10 @@ int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e)
 
 static bool pmix_is_in_init(const void *pmix, size_t i)
 {
-	const struct pmix_rank *r = &((const struct pmix *)pmix)->rank[i];
+	const struct pmix *p = pmix;
+	const struct pmix_rank *r = &p->rank[i];
 
-	return r->present && !r->busy && !r->ended;
+	return pmix_serves(p) && r->present && !r->busy && !r->ended;
 }
 
 static bool pmix_never_came(const void *pmix, size_t i)
@@ -249,43 +251,28 @@ static bool pmix_never_came(const void *pmix, size_t i)
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 {
-	struct collect *one =
-		pmix_serves(p) ? collect_of(p, m->use, &m->ranks, m->number) : NULL;
+	struct collect *one = collect_of(p, m->use, &m->ranks, m->number);
 
-	if (one) {
+	if (!one) { /* one to which no rank here has come */
+		exchange_none_comes(p->wait);
+	} else if (pmix_serves(p)) {
 		exchange_answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
-	} else if (pmix_serves(p) && p->gave_for_absent) {
-		exchange_none_comes(p->wait);
 	}
-}
-
-/* The launcher is to end a fence of all ranks. */
-static void pmix_ask(void *pmix)
-{
-	const wire_u32v all = { NULL, 0 };
-	struct pmix *p = pmix;
-	struct count *c =
-		pmix_serves(p) ? count_of(p, EXCHANGE_PMIX_FENCE, 0, &all) : NULL;
-
-	if (!c)
-		return;
-	p->gave_for_absent = true;
-	pmix_exchange_give(p, c, c->n++, EXCHANGE_WHOLE, false, (wire_bytes){ 0 });
 }
 
 void pmix_exchanges_begin(struct pmix *p)
 {
 	p->wait = exchange_wait_make(
 		p->s, &(struct exchange_waiting){ .ctx = p,
+						  .use = EXCHANGE_PMIX_FENCE,
 						  .never_came = pmix_never_came,
-						  .is_in_init = pmix_is_in_init,
-						  .ask = pmix_ask });
+						  .is_in_init = pmix_is_in_init });
 }
 
 void pmix_exchanges_end(struct pmix *p)
 {
-	exchange_wait_free(p->wait);
+	free(p->wait);
 	while (p->collect)
 		collect_free(p, p->collect);
 	tdestroy(p->counts, free);

@@ -36,7 +36,6 @@ struct pmix {
 	uint32_t serve_id;
 	struct say *say, **last_say;
 	size_t nsays;
-	bool gave_for_absent;
 };
 
 /* ---- pmix_exchange.c: collectives, and ranks that never come ---- */

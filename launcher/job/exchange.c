@@ -7,7 +7,19 @@
 enum {
 	QUEUED_MOST = 64 << 20, /* bytes of answers that wait to be sent, about */
 	MORE_MS = 2,
-	FAILED_MS = 2000
+	FAILED_MS = 2000,
+	/* until ranks that are in MPI_Init are taken to wait for one that has ended */
+	ABSENT_MS = 5000
+};
+
+/* On one host a rank has ended without MPI_Init, and others may wait for it there. */
+struct absence {
+	struct exchanges *x;
+	struct host *host;
+	uint32_t use, rank, waiting;
+	bool missed;       /* the rank has been named */
+	struct event *due; /* pending while others wait */
+	struct absence *next;
 };
 
 /* What one host gives. */
@@ -29,6 +41,7 @@ struct exchanges {
 	struct exchange **last_answer;
 	size_t *answer_bytes; /* of the largest answer to each host */
 	uint64_t serial;      /* of the last one that was complete */
+	struct absence *absence;
 	struct event *more, *failed;
 };
 
@@ -80,6 +93,11 @@ void exchanges_free(struct exchanges *x)
 		return;
 	free_all(x->first);
 	free_all(x->answer);
+	for (struct absence *a; (a = x->absence);) {
+		x->absence = a->next;
+		event_free(a->due);
+		free(a);
+	}
 	event_free(x->more);
 	event_free(x->failed);
 	free(x->ended);
@@ -295,6 +313,57 @@ void exchange_rank_ended(struct exchanges *x, uint32_t rank)
 			exchange_fail(x, e);
 			x->missed(x->ctx, rank);
 		}
+}
+
+/* They still wait: the rank is named, and then they are told. */
+static void on_absence(evutil_socket_t fd, short what, void *ctx)
+{
+	struct absence *a = ctx;
+	struct exchanges *x = a->x;
+
+	(void)fd;
+	(void)what;
+	if (!x->ended[a->rank]) {
+		loop_after_ms(a->due, ABSENT_MS);
+	} else if (!a->missed) {
+		a->missed = true;
+		x->missed(x->ctx, a->rank);
+		loop_after_ms(a->due, FAILED_MS);
+	} else if (a->host->state == HOST_UP) {
+		wire_pack_exchange_failed(
+			&a->host->out,
+			&(struct wire_exchange_failed){ .epoch = x->epoch.number,
+							.use = a->use });
+		agents_flush(a->host);
+	}
+}
+
+const char *exchange_absent(struct exchanges *x, struct host *h,
+			    const struct wire_absent *m)
+{
+	struct absence *a;
+
+	if (!x || !epoch_has_rank(&x->epoch, h, m->rank) ||
+	    (m->use != EXCHANGE_PMI1 && m->use != EXCHANGE_PMIX_FENCE))
+		return "'absent' message out of turn";
+	a = x->absence;
+	while (a && (a->host != h || a->use != m->use))
+		a = a->next;
+	if (!a) {
+		a = xcalloc(1, sizeof *a);
+		*a = (struct absence){
+			.x = x, .host = h, .use = m->use, .next = x->absence
+		};
+		a->due = event_new(x->epoch.base, -1, 0, on_absence, a);
+		x->absence = a;
+	}
+	a->rank = m->rank;
+	if (!m->waiting)
+		event_del(a->due);
+	else if (m->waiting > a->waiting)
+		loop_after_ms(a->due, a->missed ? FAILED_MS : ABSENT_MS);
+	a->waiting = m->waiting;
+	return NULL;
 }
 
 /* ---- what all gave ---- */

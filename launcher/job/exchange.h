@@ -9,7 +9,11 @@
  * If a rank that takes part has ended, the exchange can never be complete: the hosts
  * that gave something are told 2 s later.  Before, the job has ended their ranks, and
  * these do not speak of it.  In those of libberth, fence.h says which host waits in
- * vain, and tells it. */
+ * vain, and tells it.
+ *
+ * Ranks in MPI_Init may wait for one that has ended before they give anything: in
+ * memory that they share, or in a library that does not tell.  If they are still there
+ * 5 s later, the first exchange of all ranks fails in the same way. */
 #ifndef BERTH_LAUNCHER_JOB_EXCHANGE_H
 #define BERTH_LAUNCHER_JOB_EXCHANGE_H
 
@@ -52,10 +56,12 @@ struct exchanges *exchanges_open(const struct epoch *e,
 void exchanges_free(struct exchanges *x); /* takes NULL */
 void exchanges_of_init(struct exchanges *x, const struct exchange_policy *policy);
 
-/* A message of an agent: what is wrong, or NULL.  X is NULL, here and below, while no
+/* Messages of an agent: what is wrong, or NULL.  X is NULL, here and below, while no
  * rank may run. */
 const char *exchange_take(struct exchanges *x, struct host *h,
 			  const struct wire_exchange *m);
+const char *exchange_absent(struct exchanges *x, struct host *h,
+			    const struct wire_absent *m);
 /* Forget what hosts gave to those of libberth if REFUSES says so of it. */
 void exchange_forget(struct exchanges *x, exchange_refuses *refuses, void *ctx);
 /* RANK has ended.  Those of libberth are fence.h's. */

@@ -403,6 +403,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
 		TAKE_JOB(host_map_request, on_host_map_request(j, h))
 		TAKE_JOB(exchange, exchange_take(j->exchanges, h, &m))
+		TAKE_JOB(absent, exchange_absent(j->exchanges, h, &m))
 		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
 		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
 		TAKE_JOB(publish, names_publish(j->names, h, &m))
@@ -427,11 +428,11 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 static bool is_kept_short(unsigned type)
 {
 	return type == WIRE_output || type == WIRE_log || type == WIRE_credit ||
-	       type == WIRE_exchange || type == WIRE_stall || type == WIRE_rank_op ||
-	       type == WIRE_query_done || type == WIRE_missing_request ||
-	       type == WIRE_modex_request || type == WIRE_modex_data ||
-	       type == WIRE_publish || type == WIRE_lookup || type == WIRE_unpublish ||
-	       type == WIRE_event || type == WIRE_change;
+	       type == WIRE_exchange || type == WIRE_absent || type == WIRE_stall ||
+	       type == WIRE_rank_op || type == WIRE_query_done ||
+	       type == WIRE_missing_request || type == WIRE_modex_request ||
+	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
+	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

@@ -189,6 +189,7 @@ static void launcher_hears(const struct wire_frame *f)
 	struct wire_modex_request m;
 
 	switch (f->type) {
+		RANK_OF(absent)
 		RANK_OF(publish)
 		RANK_OF(lookup)
 		RANK_OF(unpublish)

@@ -233,6 +233,27 @@ static inline void expect_exchange(uint64_t number, const char *data, size_t n)
 	buf_free(&b);
 }
 
+/* The next frame to the launcher says that rank RANK never came, and how many are in
+ * MPI_Init. */
+static inline void expect_absent(uint32_t rank, uint32_t waiting)
+{
+	struct wire_frame f;
+	struct wire_absent m;
+	struct err e;
+	long n;
+
+	settle_all();
+	n = wire_next_from(WIRE_AGENT, &f, buf_head(&out), out.len, &e);
+	ck_assert_int_gt(n, 0);
+	ck_assert_uint_eq(f.type, WIRE_absent);
+	ck_assert(!wire_unpack_absent(&m, f.payload, f.n, &e));
+	ck_assert_uint_eq(m.epoch, 3);
+	ck_assert_uint_eq(m.use, EXCHANGE_PMI1);
+	ck_assert_uint_eq(m.rank, rank);
+	ck_assert_uint_eq(m.waiting, waiting);
+	buf_drop(&out, (size_t)n);
+}
+
 /* Give the frame in B to the server. */
 static inline int give(struct buf *b)
 {

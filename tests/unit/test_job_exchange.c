@@ -7,6 +7,7 @@ enum { HOSTS = 3, NP = 6 };
 /* ---- time ---- */
 
 static struct event *telling; /* the hosts are told when it comes */
+static struct event *missing; /* a rank that never came is named when it comes */
 
 void __real_loop_after_ms(struct event *e, uint64_t ms);
 void __wrap_loop_after_ms(struct event *e, uint64_t ms);
@@ -14,15 +15,21 @@ void __wrap_loop_after_ms(struct event *e, uint64_t ms);
 void __wrap_loop_after_ms(struct event *e, uint64_t ms)
 {
 	telling = ms == 2000 ? e : telling;
-	__real_loop_after_ms(e, ms == 2000 ? 86400000 : ms);
+	missing = ms == 5000 ? e : missing;
+	__real_loop_after_ms(e, e == telling || e == missing ? 86400000 : ms);
+}
+
+static void time_comes(struct event *e)
+{
+	ck_assert(event_pending(e, EV_TIMEOUT, NULL));
+	event_del(e);
+	event_active(e, EV_TIMEOUT, 1);
+	turn();
 }
 
 static void two_seconds_pass(void)
 {
-	ck_assert(event_pending(telling, EV_TIMEOUT, NULL));
-	event_del(telling);
-	event_active(telling, EV_TIMEOUT, 1);
-	turn();
+	time_comes(telling);
 }
 
 /* What a host has heard: "number=bytes" or "number!", each with its list. */
@@ -190,6 +197,70 @@ START_TEST(lacks_a_rank)
 }
 END_TEST
 
+static void says_absent(size_t host, uint32_t use, uint32_t rank, uint32_t waiting)
+{
+	struct conn *c = g.agent[host];
+	struct buf b = { 0 };
+
+	wire_pack_absent(&b, &(struct wire_absent){ c->epoch, use, rank, waiting });
+	c->events->bytes(c->ctx, buf_head(&b), b.len);
+	buf_free(&b);
+	turn();
+}
+
+/* Rank 1 ends without MPI_Init, and rank 0 is in it.  The agent says so before it says
+ * that rank 1 has ended. */
+START_TEST(never_came)
+{
+	run_on();
+	says_absent(0, EXCHANGE_PMI1, 1, 1);
+	time_comes(missing);
+	exits(g.agent[0], 1, 0);
+	deliver(g.agent[0]);
+	turn();
+	ck_assert_int_eq(g.j.rank[1].ending.fate, FATE_OK);
+	time_comes(missing);
+	ck_assert_int_eq(g.j.rank[1].ending.fate, FATE_EXIT);
+	heard_by(0, "");
+	two_seconds_pass();
+	heard_by(0, "0[]! ");
+	heard_by(1, "");
+	says_absent(0, EXCHANGE_PMI1, 1, 2);
+	two_seconds_pass();
+	heard_by(0, "0[]! 0[]! ");
+	over();
+}
+END_TEST
+
+/* Nobody waits for it any more; and then again. */
+START_TEST(never_came_and_is_not_missed)
+{
+	run_on();
+	exits(g.agent[0], 1, 0);
+	deliver(g.agent[0]);
+	turn();
+	says_absent(0, EXCHANGE_PMIX_FENCE, 1, 1);
+	ck_assert(event_pending(missing, EV_TIMEOUT, NULL));
+	says_absent(0, EXCHANGE_PMIX_FENCE, 1, 0);
+	ck_assert(!event_pending(missing, EV_TIMEOUT, NULL));
+	says_absent(0, EXCHANGE_PMIX_FENCE, 1, 2);
+	time_comes(missing);
+	says_absent(0, EXCHANGE_PMIX_FENCE, 1, 1); /* one has come out */
+	two_seconds_pass();
+	heard_by(0, "0[]! ");
+	over();
+}
+END_TEST
+
+START_TEST(absence_that_cannot_be)
+{
+	run_on();
+	says_absent(0, _i ? EXCHANGE_INIT : EXCHANGE_PMI1, _i ? 1 : 2, 1);
+	ck_assert(!is_up(0));
+	over();
+}
+END_TEST
+
 START_TEST(host_is_lost)
 {
 	run_on();
@@ -262,6 +333,9 @@ int main(void)
 	tcase_add_test(t, several);
 	tcase_add_test(t, who_does_not_come);
 	tcase_add_test(t, lacks_a_rank);
+	tcase_add_test(t, never_came);
+	tcase_add_test(t, never_came_and_is_not_missed);
+	tcase_add_loop_test(t, absence_that_cannot_be, 0, 2);
 	tcase_add_test(t, host_is_lost);
 	tcase_add_loop_test(t, cannot_be, 0, 8);
 	srunner_run_all(r, CK_ENV);

@@ -117,6 +117,51 @@ START_TEST(rank_that_ended_in_a_barrier)
 }
 END_TEST
 
+/* Rank 2 never comes to MPI_Init.  The launcher hears of the ranks that are in it, and
+ * says when they are to be ended. */
+START_TEST(rank_that_never_came)
+{
+	size_t local = 9;
+
+	open_server(3, 3, 1, JOB_PMI1);
+	say(0, "cmd=init\n");
+	settle_all();
+	ck_assert_ptr_null(server_ended(server, 2, false));
+	expect_absent(2, 1);
+	say(1, "cmd=init\n");
+	expect_absent(2, 2);
+	say(1, "cmd=finalize\n");
+	expect_absent(2, 1);
+	say(0, "cmd=barrier_in\n");
+	settle_all();
+	ck_assert_uint_eq(out.len, 0);
+	ck_assert(!server_ends(server, &local));
+	exchange_failed(0);
+	ck_assert(server_ends(server, &local));
+	ck_assert_uint_eq(local, 0);
+	ck_assert(!server_ends(server, &local));
+	hears(0, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
+	ck_assert_ptr_null(hear(0));
+	ck_assert_ptr_nonnull(server_ended(server, 0, true));
+	expect_absent(2, 0);
+	close_server();
+}
+END_TEST
+
+/* MPI has begun without it: nobody waits for it in MPI_Init. */
+START_TEST(rank_that_never_came_and_is_not_missed)
+{
+	open_server(2, 2, 1, JOB_PMI1);
+	say(0, "cmd=init\n");
+	both_in();
+	expect_exchange(0, NULL, 0);
+	ck_assert_int_eq(exchange_data(0, NULL, 0, true), 0);
+	ck_assert_ptr_null(server_ended(server, 1, false)); /* it did not say "init" */
+	settle_all();
+	close_server();
+}
+END_TEST
+
 START_TEST(aborts)
 {
 	const char *said;
@@ -389,6 +434,8 @@ static void add_ends(TCase *c)
 	tcase_add_loop_test(c, reasons, 0, LEN(ends));
 	tcase_add_test(c, rank_that_ended);
 	tcase_add_test(c, rank_that_ended_in_a_barrier);
+	tcase_add_test(c, rank_that_never_came);
+	tcase_add_test(c, rank_that_never_came_and_is_not_missed);
 	tcase_add_test(c, aborts);
 	tcase_add_test(c, abort_read_at_the_end);
 	tcase_add_test(c, answers_that_are_not_read);
