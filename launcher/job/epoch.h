@@ -5,12 +5,14 @@
 
 #include "launcher/hosts/agents.h"
 #include "launcher/job/map.h"
+#include "launcher/job/rank.h"
 
 struct epoch {
 	struct event_base *base;
 	const struct agents *agents;
 	const struct plan *plan;
-	uint32_t number; /* 1, then one more with each restart */
+	const struct rank *rank; /* rank[0..plan->np) */
+	uint32_t number;         /* 1, then one more with each restart */
 };
 
 static inline uint32_t epoch_index(const struct epoch *e, const struct host *h)
@@ -23,6 +25,11 @@ static inline bool epoch_reaches(const struct epoch *e, size_t host)
 {
 	return e->plan->np && e->agents->host[host].state == HOST_UP &&
 	       e->plan->node[host] != PLAN_UNUSED;
+}
+
+static inline bool epoch_has_ended(const struct epoch *e, uint32_t rank)
+{
+	return e->rank[rank].state == RANK_ENDED;
 }
 
 /* RANK is one of host H's. */

@@ -34,8 +34,7 @@ struct exchanges {
 	struct exchange_policy init; /* of EXCHANGE_INIT */
 	void (*missed)(void *ctx, uint32_t rank);
 	void *ctx;
-	bool *ended; /* of each rank */
-	size_t nended;
+	bool any_ended;          /* of the ranks */
 	struct exchange *first;  /* wait for hosts, or fail soon */
 	struct exchange *answer; /* complete, and not all hosts have been answered */
 	struct exchange **last_answer;
@@ -56,7 +55,6 @@ struct exchanges *exchanges_open(const struct epoch *e,
 	x->epoch = *e;
 	x->missed = missed;
 	x->ctx = ctx;
-	x->ended = xcalloc(e->plan->np, sizeof *x->ended);
 	x->more = event_new(e->base, -1, 0, on_more, x);
 	x->failed = event_new(e->base, -1, 0, exchange_on_failed, x);
 	x->last_answer = &x->answer;
@@ -100,7 +98,6 @@ void exchanges_free(struct exchanges *x)
 	}
 	event_free(x->more);
 	event_free(x->failed);
-	free(x->ended);
 	free(x->answer_bytes);
 	free(x);
 }
@@ -292,9 +289,10 @@ static bool lacks_rank(struct exchanges *x, const struct exchange *e)
 {
 	uint32_t rank = 0;
 
-	if (e->use == EXCHANGE_INIT || !x->nended)
+	if (e->use == EXCHANGE_INIT || !x->any_ended)
 		return false;
-	while (rank < x->epoch.plan->np && !(x->ended[rank] && takes_part(e, rank)))
+	while (rank < x->epoch.plan->np &&
+	       !(epoch_has_ended(&x->epoch, rank) && takes_part(e, rank)))
 		rank++;
 	if (rank == x->epoch.plan->np)
 		return false;
@@ -306,8 +304,7 @@ void exchange_rank_ended(struct exchanges *x, uint32_t rank)
 {
 	if (!x)
 		return;
-	x->ended[rank] = true;
-	x->nended++;
+	x->any_ended = true;
 	for (struct exchange *e = x->first; e; e = e->following)
 		if (e->use != EXCHANGE_INIT && takes_part(e, rank)) {
 			exchange_fail(x, e);
@@ -323,7 +320,7 @@ static void on_absence(evutil_socket_t fd, short what, void *ctx)
 
 	(void)fd;
 	(void)what;
-	if (!x->ended[a->rank]) {
+	if (!epoch_has_ended(&x->epoch, a->rank)) {
 		loop_after_ms(a->due, ABSENT_MS);
 	} else if (!a->missed) {
 		a->missed = true;

@@ -28,7 +28,6 @@ struct fence {
 	struct epoch epoch;
 	struct exchanges *exchanges;
 	struct member *host;
-	bool *ended;             /* of each rank */
 	bool *waits;             /* of each rank: for the next world */
 	uint32_t nwaits, number; /* how many; the largest of their last worlds */
 	bool any_lost;           /* a rank has ended, or is lost to a round */
@@ -45,7 +44,6 @@ void fence_free(struct fence *f)
 	event_free(f->losses);
 	free(f->loss);
 	free(f->waits);
-	free(f->ended);
 	free(f->host);
 	free(f);
 }
@@ -64,7 +62,7 @@ bool fence_uses(struct fence *f, const struct host *h)
 /* A rank that may still come. */
 static bool is_left(const struct fence *f, uint32_t rank)
 {
-	return !f->ended[rank] &&
+	return !epoch_has_ended(&f->epoch, rank) &&
 	       f->epoch.agents->host[f->epoch.plan->rank[rank].host].state == HOST_UP;
 }
 
@@ -269,7 +267,6 @@ void fence_rank_ended(struct fence *f, uint32_t rank)
 	if (!f)
 		return;
 	f->suspect = f->epoch.plan->rank[rank].host;
-	f->ended[rank] = true;
 	member = &f->host[f->suspect];
 	member->nended++;
 	begin_world(f);
@@ -352,7 +349,6 @@ struct fence *fence_open(const struct epoch *e, struct exchanges *x)
 	f->losses = event_new(e->base, -1, 0, on_losses, f);
 	f->host = xcalloc(e->agents->n, sizeof *f->host);
 	f->waits = xcalloc(e->plan->np, sizeof *f->waits);
-	f->ended = xcalloc(e->plan->np, sizeof *f->ended);
 	exchanges_of_init(x, &(struct exchange_policy){ f, fence_takes, fence_gave,
 							is_refused_by_any });
 	return f;

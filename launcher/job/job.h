@@ -13,7 +13,6 @@
 #include "launcher/job/epoch.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/map.h"
-#include "launcher/job/outcome.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/signals.h"
 #include "launcher/job/summary.h"
@@ -21,29 +20,6 @@
 #include "launcher/output/input.h"
 #include "launcher/output/output.h"
 #include "launcher/request.h"
-
-/* RANK_STARTING: told to start, and not yet known to run. */
-enum rank_state { RANK_WAITING, RANK_STARTING, RANK_RUNNING, RANK_ENDED };
-
-/* What is known of one rank. */
-struct rank {
-	enum rank_state state;
-	uint32_t pid;
-	struct ending ending;
-	bool late; /* it ended after its agent had been told to stop: no cause */
-	/* its berth */
-	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
-		*why; /* bound: read back */
-	uint32_t gpu_index;
-	uint32_t *shared;
-	size_t nshared;
-	/* why it never ran, or was out of memory */
-	char *text, *hint;
-	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
-	/* clock_ms() of a line that named it as one that waits, before it said that
-	 * itself; 0: none */
-	uint64_t stall_named_ms;
-};
 
 /* What the job knows of one host, beside its agent. */
 struct host_run {
@@ -166,7 +142,7 @@ static inline bool job_needs(const struct job *j, size_t host)
 /* As modules see it that serve the ranks of this epoch alone. */
 static inline struct epoch job_epoch(const struct job *j)
 {
-	return (struct epoch){ j->base, &j->agents, &j->plan, j->epoch };
+	return (struct epoch){ j->base, &j->agents, &j->plan, j->rank, j->epoch };
 }
 
 static inline bool job_reaches(const struct job *j, size_t host)

@@ -1,0 +1,29 @@
+/* rank.h - what the job knows of one rank: messages.c writes it, the others read it. */
+#ifndef BERTH_LAUNCHER_JOB_RANK_H
+#define BERTH_LAUNCHER_JOB_RANK_H
+
+#include "launcher/job/outcome.h"
+
+/* RANK_STARTING: told to start, and not yet known to run. */
+enum rank_state { RANK_WAITING, RANK_STARTING, RANK_RUNNING, RANK_ENDED };
+
+struct rank {
+	enum rank_state state;
+	uint32_t pid;
+	struct ending ending;
+	bool late; /* it ended after its agent had been told to stop: no cause */
+	/* its berth */
+	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
+		*why; /* bound: read back */
+	uint32_t gpu_index;
+	uint32_t *shared;
+	size_t nshared;
+	/* why it never ran, or was out of memory */
+	char *text, *hint;
+	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
+	/* clock_ms() of a line that named it as one that waits, before it said that
+	 * itself; 0: none */
+	uint64_t stall_named_ms;
+};
+
+#endif
