@@ -163,6 +163,13 @@ static int open_output(struct job *j)
 	return rc;
 }
 
+static bool host_answers(void *job, size_t host)
+{
+	const struct job *j = job;
+
+	return j->run[host].phase < RUN_CLEARED;
+}
+
 static void start_ranks(struct job *j)
 {
 	struct epoch e;
@@ -186,6 +193,13 @@ static void start_ranks(struct job *j)
 	j->names = names_open(&e);
 	j->exchanges = exchanges_open(&e, messages_missed, j);
 	j->fence = fence_open(&e, j->exchanges);
+	j->rank_status = rank_status_open(
+		&e, &(struct rank_status_uses){ .output = j->output,
+						.events = j->events,
+						.warns = j->request->verbosity >= 0,
+						.hinted = &j->status_hinted,
+						.answers = host_answers,
+						.ctx = j });
 	messages_start(j);
 }
 
@@ -471,7 +485,6 @@ void acts_forget_ranks(struct job *j)
 		free(r->shared);
 		free(r->text);
 		free(r->hint);
-		rank_op_free(r->op);
 		*r = (struct rank){ 0 };
 	}
 	for (size_t i = 0; j->run && i < j->agents.n; i++) {
@@ -493,7 +506,8 @@ void acts_forget_ranks(struct job *j)
 	j->names = NULL;
 	exchanges_free(j->exchanges);
 	j->exchanges = NULL;
-	rank_status_free(j);
+	rank_status_free(j->rank_status);
+	j->rank_status = NULL;
 }
 
 static void acts_restart(struct job *j)

@@ -81,7 +81,7 @@ void job_signal(struct job *j, int signo)
 		messages_signal(j, signo, false);
 		break;
 	case SIGQUIT:
-		rank_status_print(j);
+		rank_status_print(j->rank_status);
 		break;
 	case SIGCONT:
 		input_wake(j->input);

@@ -33,8 +33,6 @@ struct host_run {
 	uint64_t overdue_bytes; /* of output since job.overdue */
 	uint32_t check_rows;    /* that it sent */
 	uint32_t berths, notes; /* how many it has told */
-	uint32_t stalls;        /* reports of its ranks */
-	uint64_t missing_ms;    /* clock_ms() of its last `missing_request`; 0: none */
 	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
 	/* Why a program cannot run there, ERR_NONE if all can; the first rank of it. */
@@ -82,8 +80,8 @@ struct job {
 	struct exchanges *exchanges;     /* of the epoch, while ranks may run */
 	struct fence *fence;             /* the same */
 	struct names *names;             /* the same */
-	struct rank_status *rank_status; /* while agents are asked what ranks do */
-	bool stall_hinted;               /* the user knows how to ask for it */
+	struct rank_status *rank_status; /* the same */
+	bool status_hinted;              /* the user knows how to ask for it */
 
 	/* for --summary: when it began, what hosts used, the first failure of ranks */
 	uint64_t begin_ns;

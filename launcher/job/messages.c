@@ -412,10 +412,11 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(event, names_event(j->names, h, &m))
 		TAKE_JOB(change, fence_change(j->fence, h, &m))
 		TAKE_JOB(lost, fence_lost(j->fence, h, &m))
-		TAKE_JOB(stall, rank_status_stall(j, h, &m))
-		TAKE_JOB(rank_op, rank_status_op(j, h, &m))
-		TAKE_JOB(query_done, rank_status_done(j, h))
-		TAKE_JOB(missing_request, rank_status_missing_request(j, h, &m))
+		TAKE_JOB(stall, rank_status_stall(j->rank_status, h, &m))
+		TAKE_JOB(rank_op, rank_status_op(j->rank_status, h, &m))
+		TAKE_JOB(query_done, rank_status_done(j->rank_status, h))
+		TAKE_JOB(missing_request,
+			 rank_status_missing_request(j->rank_status, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
 		TAKE(terminate, on_terminate(j))
 	default:

@@ -20,10 +20,6 @@ struct rank {
 	size_t nshared;
 	/* why it never ran, or was out of memory */
 	char *text, *hint;
-	struct rank_op *op; /* in libberth, when it was asked last; or NULL */
-	/* clock_ms() of a line that named it as one that waits, before it said that
-	 * itself; 0: none */
-	uint64_t stall_named_ms;
 };
 
 #endif

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "common/loop.h"
-#include "launcher/job/report.h"
+#include "launcher/job/rank_waits.h"
 
 enum {
 	ANSWER_MS = 1000,
@@ -21,11 +21,15 @@ struct stall {
 	char *text;
 };
 
-/* One query of the agents, while answers may come. */
-struct rank_status {
-	struct job *job;
-	struct event *timer;
-	bool *asked; /* by host: it was, and has not answered */
+/* What one host makes of it. */
+struct asked {
+	bool now;            /* it was asked, and has not answered */
+	uint32_t stalls;     /* reports of its ranks */
+	uint64_t missing_ms; /* clock_ms() of its last `missing_request`; 0: none */
+};
+
+/* One query of the agents. */
+struct query {
 	size_t nasked;
 	bool print;
 	struct rank_set requests; /* ranks that ask which ranks they wait for */
@@ -34,11 +38,69 @@ struct rank_status {
 	struct rank_set reporters; /* of stalls */
 };
 
+struct rank_status {
+	struct epoch epoch;
+	struct rank_status_uses uses;
+	struct rank_op **op; /* of each rank, when it was asked last; or NULL */
+	/* Of each rank: clock_ms() of a line that named it as one that waits, before it
+	 * said that itself; 0: none. */
+	uint64_t *named_ms;
+	struct asked *host;
+	struct query query;  /* the latest */
+	struct event *timer; /* pending while answers to it may come */
+};
+
+static void status_on_late(evutil_socket_t fd, short what, void *ctx);
+
+struct rank_status *rank_status_open(const struct epoch *e,
+				     const struct rank_status_uses *uses)
+{
+	struct rank_status *s = xmalloc(sizeof *s);
+
+	*s = (struct rank_status){ .epoch = *e, .uses = *uses };
+	s->op = xcalloc(e->plan->np, sizeof *s->op);
+	s->named_ms = xcalloc(e->plan->np, sizeof *s->named_ms);
+	s->host = xcalloc(e->agents->n, sizeof *s->host);
+	s->timer = event_new(e->base, -1, 0, status_on_late, s);
+	return s;
+}
+
+static void query_end(struct rank_status *s)
+{
+	struct query *q = &s->query;
+
+	event_del(s->timer);
+	for (size_t i = 0; i < q->nstalls; i++) {
+		rank_set_free(&q->stall[i].waiting);
+		rank_set_free(&q->stall[i].missing);
+		free(q->stall[i].text);
+	}
+	rank_set_free(&q->requests);
+	rank_set_free(&q->reporters);
+	*q = (struct query){ 0 };
+	for (size_t i = 0; i < s->epoch.agents->n; i++)
+		s->host[i].now = false;
+}
+
+void rank_status_free(struct rank_status *s)
+{
+	if (!s)
+		return;
+	query_end(s);
+	event_free(s->timer);
+	for (uint32_t i = 0; i < s->epoch.plan->np; i++)
+		rank_op_free(s->op[i]);
+	free(s->op);
+	free(s->named_ms);
+	free(s->host);
+	free(s);
+}
+
 static const char not_its[] = "message about a rank of another host";
 
-static bool is_sound(const struct job *j, const struct host *h, uint32_t rank)
+static bool is_sound(const struct rank_status *s, const struct host *h, uint32_t rank)
 {
-	return j->phase >= JOB_RUN && job_has_rank(j, h, rank);
+	return s && epoch_has_rank(&s->epoch, h, rank);
 }
 
 /* ---- one rank ---- */
@@ -51,11 +113,12 @@ static uint32_t *copy_list(wire_u32v v)
 	return list;
 }
 
-const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank_op *m)
+const char *rank_status_op(struct rank_status *s, const struct host *h,
+			   const struct wire_rank_op *m)
 {
 	struct rank_op *op;
 
-	if (!is_sound(j, h, m->rank))
+	if (!is_sound(s, h, m->rank))
 		return not_its;
 	if (m->sets.n > SETS_MOST || m->seqs.n != m->sets.n || m->runs.n != m->sets.n)
 		return "malformed 'rank_op' message";
@@ -65,9 +128,14 @@ const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank
 				.seq = copy_list(m->seqs),
 				.runs = copy_list(m->runs),
 				.n = m->sets.n };
-	rank_op_free(j->rank[m->rank].op);
-	j->rank[m->rank].op = op;
+	rank_op_free(s->op[m->rank]);
+	s->op[m->rank] = op;
 	return NULL;
+}
+
+const char *rank_status_last(const struct rank_status *s, uint32_t rank)
+{
+	return s && s->op[rank] ? s->op[rank]->text : "";
 }
 
 /* ---- what the user sees ---- */
@@ -81,72 +149,73 @@ static uint32_t first_rank(const struct rank_set *set)
 	return rank;
 }
 
-static const char *host_name(const struct job *j, uint32_t rank)
+static const char *host_name(const struct rank_status *s, uint32_t rank)
 {
-	return j->agents.host[j->plan.rank[rank].host].name;
+	return s->epoch.agents->host[s->epoch.plan->rank[rank].host].name;
 }
 
-static void print_rank(struct job *j, uint32_t i, struct rank_waits *waits)
+static void print_rank(struct rank_status *s, uint32_t i, struct rank_waits *waits)
 {
 	static const char *const states[] = { [RANK_WAITING] = "waiting",
 					      [RANK_STARTING] = "waiting",
 					      [RANK_RUNNING] = "running",
 					      [RANK_ENDED] = "ended" };
-	const struct rank *r = &j->rank[i];
-	const long quiet_ms = output_quiet_ms(j->output, i);
+	const struct rank *r = &s->epoch.rank[i];
+	const char *last = rank_status_last(s, i);
+	const long quiet_ms = output_quiet_ms(s->uses.output, i);
 	struct str line = { 0 };
 
-	str_addf(&line, "  rank %u  %s  pid %u  %s  ", i, host_name(j, i), r->pid,
+	str_addf(&line, "  rank %u  %s  pid %u  %s  ", i, host_name(s, i), r->pid,
 		 states[r->state]);
 	if (quiet_ms < 0)
 		str_add(&line, "no output yet");
 	else
 		str_addf(&line, "last output %ld.%ld s ago", quiet_ms / 1000,
 			 quiet_ms % 1000 / 100);
-	if (r->op && *r->op->text) {
+	if (*last) {
 		const struct rank_wait *w =
-			r->state == RANK_RUNNING ? rank_waits_get(j, waits, i) : NULL;
+			r->state == RANK_RUNNING ? rank_waits_get(waits, i) : NULL;
 
-		str_addf(&line, "\n    %s%s", r->op->text, w ? w->text : "");
+		str_addf(&line, "\n    %s%s", last, w ? w->text : "");
 	}
-	report_note(j, "%s", str_text(&line));
+	output_note(s->uses.output, "%s", str_text(&line));
 	str_free(&line);
 }
 
 /* ---- stalls ---- */
 
 /* What the first of the MISSING ranks did last, with its name if there are others. */
-static void print_last(const struct job *j, const struct rank_set *missing,
+static void print_last(const struct rank_status *s, const struct rank_set *missing,
 		       struct str *out)
 {
 	const uint32_t first = first_rank(missing);
-	const struct rank *r = &j->rank[first];
+	const char *last = rank_status_last(s, first);
 	const bool one = rank_set_count(missing) == 1;
 
 	str_add(out, " (");
 	if (!one)
-		str_addf(out, "rank %u on '%s', ", first, host_name(j, first));
-	if (r->state == RANK_ENDED)
+		str_addf(out, "rank %u on '%s', ", first, host_name(s, first));
+	if (epoch_has_ended(&s->epoch, first))
 		str_add(out, one ? "it has ended" : "which has ended");
 	else
 		str_addf(out, "%slast operation: %s", one ? "its " : "",
-			 r->op && *r->op->text ? r->op->text : "not known");
+			 *last ? last : "not known");
 	str_add(out, ")");
 }
 
 /* Once, how the user gets more: by a key, or without a terminal by a signal. */
-static void print_stall_hint(struct job *j, struct err *e)
+static void print_stall_hint(struct rank_status *s, struct err *e)
 {
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
 		err_hint(e,
 			 "run 'kill -QUIT %d' on this machine to see the status of "
 			 "every rank",
 			 (int)getpid());
-	report_note(j, "hint: %s", e->hint);
+	output_note(s->uses.output, "hint: %s", e->hint);
 }
 
 /* `rank 2 on 'n2'`, `ranks 2,5`, or NONE. */
-static void print_some(const struct job *j, const struct rank_set *set,
+static void print_some(const struct rank_status *s, const struct rank_set *set,
 		       const char *none, struct str *out)
 {
 	const size_t n = rank_set_count(set);
@@ -156,40 +225,40 @@ static void print_some(const struct job *j, const struct rank_set *set,
 	else
 		str_add(out, none);
 	if (n == 1)
-		str_addf(out, " on '%s'", host_name(j, first_rank(set)));
+		str_addf(out, " on '%s'", host_name(s, first_rank(set)));
 }
 
-static void print_stall(struct job *j, const struct stall *st)
+static void print_stall(struct rank_status *s, const struct stall *st)
 {
 	const size_t n = rank_set_count(&st->missing);
 	struct str waiting = { 0 }, missing = { 0 }, last = { 0 };
 	struct err e = { 0 };
 
-	print_some(j, &st->missing, "other ranks", &missing);
-	print_some(j, &st->waiting, "", &waiting);
+	print_some(s, &st->missing, "other ranks", &missing);
+	print_some(s, &st->waiting, "", &waiting);
 	if (n)
-		print_last(j, &st->missing, &last);
+		print_last(s, &st->missing, &last);
 	err_set(&e, E_STALL, str_text(&missing), n == 1 ? "s" : "", str_text(&waiting),
 		st->text, str_text(&last));
-	if (j->request->verbosity >= 0) {
-		report_note(j, "runner: warning: %s", e.text);
-		if (!j->stall_hinted)
-			print_stall_hint(j, &e);
-		j->stall_hinted = true;
+	if (s->uses.warns) {
+		output_note(s->uses.output, "runner: warning: %s", e.text);
+		if (!*s->uses.hinted)
+			print_stall_hint(s, &e);
+		*s->uses.hinted = true;
 	}
-	events_begin(j->events, "stall");
-	events_number(j->events, "rank", first_rank(&st->waiting));
-	events_text(j->events, "text", e.text);
-	events_end(j->events);
+	events_begin(s->uses.events, "stall");
+	events_number(s->uses.events, "rank", first_rank(&st->waiting));
+	events_text(s->uses.events, "text", e.text);
+	events_end(s->uses.events);
 	str_free(&waiting);
 	str_free(&missing);
 	str_free(&last);
 }
 
-static void add_ranks(const struct job *j, struct rank_set *to,
+static void add_ranks(const struct rank_status *s, struct rank_set *to,
 		      const struct rank_set *from)
 {
-	for (uint32_t k = 0; k < j->plan.np; k++)
+	for (uint32_t k = 0; k < s->epoch.plan->np; k++)
 		if (rank_set_has(from, k))
 			rank_set_add(to, k);
 }
@@ -197,34 +266,35 @@ static void add_ranks(const struct job *j, struct rank_set *to,
 /* A rank sees of other hosts only that nothing comes, and also takes those for missing
  * that wait as it does.  What all agents say of ST: the ranks that have not come to the
  * operation, and all that wait for them. */
-static void correct_stall(struct job *j, struct stall *st, struct rank_waits *waits)
+static void correct_stall(struct rank_status *s, struct stall *st,
+			  struct rank_waits *waits)
 {
 	const uint32_t first = first_rank(&st->waiting);
 	const struct rank_wait *w;
 
-	if (!j->rank[first].op || rank_op_is_asynchronous(j->rank[first].op))
+	if (!s->op[first] || rank_op_is_asynchronous(s->op[first]))
 		return;
-	w = rank_waits_get(j, waits, first);
+	w = rank_waits_get(waits, first);
 	if (!rank_set_count(&w->missing))
 		return; /* it waits no longer */
 	rank_set_free(&st->missing);
-	add_ranks(j, &st->missing, &w->missing);
-	for (uint32_t k = 0; k < j->plan.np; k++)
+	add_ranks(s, &st->missing, &w->missing);
+	for (uint32_t k = 0; k < s->epoch.plan->np; k++)
 		if (k != first && !rank_set_has(&st->waiting, k) &&
-		    rank_waits_alike(j->rank[k].op, j->rank[first].op)) {
+		    rank_waits_alike(s->op[k], s->op[first])) {
 			rank_set_add(&st->waiting, k);
-			if (!rank_set_has(&j->rank_status->reporters, k))
-				j->rank[k].stall_named_ms = clock_ms();
+			if (!rank_set_has(&s->query.reporters, k))
+				s->named_ms[k] = clock_ms();
 		}
 }
 
 /* One line for each cause: the stalls that wait for the same ranks are one. */
-static void print_stalls(struct job *j, struct rank_waits *waits)
+static void print_stalls(struct rank_status *s, struct rank_waits *waits)
 {
-	struct rank_status *q = j->rank_status;
+	struct query *q = &s->query;
 
 	for (size_t i = 0; i < q->nstalls; i++)
-		correct_stall(j, &q->stall[i], waits);
+		correct_stall(s, &q->stall[i], waits);
 	for (size_t i = 0; i < q->nstalls; i++) {
 		struct stall *st = &q->stall[i];
 		size_t before = 0;
@@ -236,25 +306,25 @@ static void print_stalls(struct job *j, struct rank_waits *waits)
 			continue;
 		for (size_t k = i + 1; k < q->nstalls; k++)
 			if (rank_set_equal(&q->stall[k].missing, &st->missing))
-				add_ranks(j, &st->waiting, &q->stall[k].waiting);
-		print_stall(j, st);
+				add_ranks(s, &st->waiting, &q->stall[k].waiting);
+		print_stall(s, st);
 	}
 }
 
 /* ---- answers to ranks ---- */
 
 /* Tell each rank that asked which ranks it waits for. */
-static void answer_requests(struct job *j, const struct rank_set *requests,
+static void answer_requests(struct rank_status *s, const struct rank_set *requests,
 			    struct rank_waits *waits)
 {
-	for (uint32_t r = 0; r < j->plan.np; r++) {
-		struct wire_missing m = { .epoch = j->epoch, .rank = r };
-		struct host *h = &j->agents.host[j->plan.rank[r].host];
+	for (uint32_t r = 0; r < s->epoch.plan->np; r++) {
+		struct wire_missing m = { .epoch = s->epoch.number, .rank = r };
+		struct host *h = &s->epoch.agents->host[s->epoch.plan->rank[r].host];
 		const struct rank_wait *w;
 
 		if (!rank_set_has(requests, r) || h->state != HOST_UP)
 			continue;
-		w = rank_waits_get(j, waits, r);
+		w = rank_waits_get(waits, r);
 		m.ranks = (wire_u32v){ w->answer, w->nanswer };
 		wire_pack_missing(&h->out, &m);
 		agents_flush(h);
@@ -263,105 +333,82 @@ static void answer_requests(struct job *j, const struct rank_set *requests,
 
 /* ---- the query ---- */
 
-void rank_status_free(struct job *j)
+static void status_finish(struct rank_status *s)
 {
-	struct rank_status *q = j->rank_status;
-
-	if (!q)
-		return;
-	j->rank_status = NULL;
-	for (size_t i = 0; i < q->nstalls; i++) {
-		rank_set_free(&q->stall[i].waiting);
-		rank_set_free(&q->stall[i].missing);
-		free(q->stall[i].text);
-	}
-	event_free(q->timer);
-	rank_set_free(&q->requests);
-	rank_set_free(&q->reporters);
-	free(q->asked);
-	free(q);
-}
-
-static void status_finish(struct job *j)
-{
-	struct rank_status *q = j->rank_status;
+	const uint32_t np = s->epoch.plan->np;
 	struct rank_waits *waits = xcalloc(1, sizeof *waits);
+	uint32_t ended = 0;
 
-	answer_requests(j, &q->requests, waits);
-	print_stalls(j, waits);
-	if (q->print) {
-		report_note(j, "runner: rank status: %u rank%s, %u ended", j->plan.np,
-			    str_plural(j->plan.np), j->ended);
-		for (uint32_t i = 0; i < j->plan.np; i++)
-			print_rank(j, i, waits);
+	waits->epoch = &s->epoch;
+	waits->op = s->op;
+	answer_requests(s, &s->query.requests, waits);
+	print_stalls(s, waits);
+	for (uint32_t i = 0; i < np; i++)
+		ended += epoch_has_ended(&s->epoch, i);
+	if (s->query.print) {
+		output_note(s->uses.output, "runner: rank status: %u rank%s, %u ended",
+			    np, str_plural(np), ended);
+		for (uint32_t i = 0; i < np; i++)
+			print_rank(s, i, waits);
 	}
 	rank_waits_free(waits);
 	free(waits);
-	rank_status_free(j);
+	query_end(s);
 }
 
 static void status_on_late(evutil_socket_t fd, short what, void *ctx)
 {
-	const struct rank_status *q = ctx;
-
 	(void)fd;
 	(void)what;
-	status_finish(q->job);
+	status_finish(ctx);
 }
 
-static struct rank_status *get_query(struct job *j)
+static struct query *get_query(struct rank_status *s)
 {
-	struct rank_status *q = j->rank_status;
-
-	if (q)
-		return q;
-	q = j->rank_status = xcalloc(1, sizeof *q);
-	q->job = j;
-	q->asked = xcalloc(j->agents.n, sizeof *q->asked);
-	q->timer = event_new(j->base, -1, 0, status_on_late, q);
-	loop_after_ms(q->timer, ANSWER_MS);
-	return q;
+	if (!event_pending(s->timer, EV_TIMEOUT, NULL))
+		loop_after_ms(s->timer, ANSWER_MS);
+	return &s->query;
 }
 
-static void status_ask(struct job *j, uint32_t host)
+static void status_ask(struct rank_status *s, uint32_t host)
 {
-	const struct wire_query m = { j->epoch };
-	struct host *h = &j->agents.host[host];
+	const struct wire_query m = { s->epoch.number };
+	struct host *h = &s->epoch.agents->host[host];
 
-	if (j->phase < JOB_RUN || !job_reaches(j, host) ||
-	    j->run[host].phase >= RUN_CLEARED || j->rank_status->asked[host])
+	if (!epoch_reaches(&s->epoch, host) || s->host[host].now ||
+	    !s->uses.answers(s->uses.ctx, host))
 		return;
-	j->rank_status->asked[host] = true;
-	j->rank_status->nasked++;
+	s->host[host].now = true;
+	s->query.nasked++;
 	wire_pack_query(&h->out, &m);
 	agents_flush(h);
 }
 
-static void ask_all(struct job *j)
+static void ask_all(struct rank_status *s)
 {
-	for (uint32_t i = 0; i < j->agents.n; i++)
-		status_ask(j, i);
-	if (!j->rank_status->nasked)
-		status_finish(j);
+	for (uint32_t i = 0; i < s->epoch.agents->n; i++)
+		status_ask(s, i);
+	if (!s->query.nasked)
+		status_finish(s);
 }
 
-const char *rank_status_done(struct job *j, struct host *h)
+const char *rank_status_done(struct rank_status *s, const struct host *h)
 {
-	struct rank_status *q = j->rank_status;
+	bool *now = s ? &s->host[epoch_index(&s->epoch, h)].now : NULL;
 
-	if (!q || !q->asked[job_index(j, h)]) /* too late */
+	if (!now || !*now) /* too late */
 		return NULL;
-	q->asked[job_index(j, h)] = false;
-	if (!--q->nasked && !q->nstalls) /* more ranks may say the same */
-		status_finish(j);
+	*now = false;
+	if (!--s->query.nasked && !s->query.nstalls) /* more may say the same */
+		status_finish(s);
 	return NULL;
 }
 
 /* The stall of TEXT that waits for MISSING; NULL: there are too many. */
-static struct stall *get_stall(struct job *j, const struct rank_set *missing,
+static struct stall *get_stall(struct rank_status *s, const struct rank_set *missing,
 			       const char *text)
 {
-	struct rank_status *q = get_query(j);
+	struct query *q = get_query(s);
 	struct stall *st = q->stall;
 
 	for (; st < q->stall + q->nstalls; st++)
@@ -371,28 +418,29 @@ static struct stall *get_stall(struct job *j, const struct rank_set *missing,
 		return NULL;
 	q->nstalls++;
 	*st = (struct stall){ .text = xstrdup(text) };
-	for (uint32_t i = 0; i < j->plan.np; i++)
+	for (uint32_t i = 0; i < s->epoch.plan->np; i++)
 		if (rank_set_has(missing, i))
 			rank_set_add(&st->missing, i);
 	return st;
 }
 
 /* Whether one more report of a stall from H is shown. */
-static bool is_stall_taken(struct job *j, struct host *h)
+static bool is_stall_taken(struct rank_status *s, const struct host *h)
 {
-	struct host_run *run = &j->run[job_index(j, h)];
+	uint32_t *stalls = &s->host[epoch_index(&s->epoch, h)].stalls;
 
-	run->stalls += run->stalls <= STALLS_TAKEN;
-	if (run->stalls == STALLS_TAKEN)
-		report_note(j, "runner: %s: further stalls are not shown", h->name);
-	return run->stalls < STALLS_TAKEN;
+	*stalls += *stalls <= STALLS_TAKEN;
+	if (*stalls == STALLS_TAKEN)
+		output_note(s->uses.output, "runner: %s: further stalls are not shown",
+			    h->name);
+	return *stalls < STALLS_TAKEN;
 }
 
 /* A line has named the rank while it waited in this operation: it begins with how many
  * seconds it has waited by its own clock. */
-static bool status_is_named(struct job *j, const struct wire_stall *m)
+static bool status_is_named(struct rank_status *s, const struct wire_stall *m)
 {
-	uint64_t *named_ms = &j->rank[m->rank].stall_named_ms;
+	uint64_t *named_ms = &s->named_ms[m->rank];
 	const uint64_t waited_ms = 1000 * strtoull(m->text, NULL, 10);
 	const bool named = *named_ms && clock_ms() - *named_ms < waited_ms;
 
@@ -400,56 +448,58 @@ static bool status_is_named(struct job *j, const struct wire_stall *m)
 	return named;
 }
 
-const char *rank_status_stall(struct job *j, struct host *h, const struct wire_stall *m)
+const char *rank_status_stall(struct rank_status *s, const struct host *h,
+			      const struct wire_stall *m)
 {
 	struct rank_set missing = { 0 };
 	struct stall *st;
 	char *text;
 
-	if (!is_sound(j, h, m->rank))
+	if (!is_sound(s, h, m->rank))
 		return not_its;
-	if (!is_stall_taken(j, h))
+	if (!is_stall_taken(s, h))
 		return NULL;
 	for (size_t i = 0; i < m->missing.n; i++)
-		if (m->missing.v[i] >= j->plan.np)
+		if (m->missing.v[i] >= s->epoch.plan->np)
 			return NULL; /* a rank said that, not its agent */
 	for (size_t i = 0; i < m->missing.n; i++)
 		rank_set_add(&missing, m->missing.v[i]);
 	text = str_plain(xstrndup(m->text, TEXT_MOST));
-	st = status_is_named(j, m) ? NULL : get_stall(j, &missing, text);
+	st = status_is_named(s, m) ? NULL : get_stall(s, &missing, text);
 	if (st) {
 		rank_set_add(&st->waiting, m->rank);
-		rank_set_add(&j->rank_status->reporters, m->rank);
-		for (size_t i = 0; i < j->agents.n; i++)
-			status_ask(j, (uint32_t)i);
+		rank_set_add(&s->query.reporters, m->rank);
+		for (size_t i = 0; i < s->epoch.agents->n; i++)
+			status_ask(s, (uint32_t)i);
 	}
 	rank_set_free(&missing);
 	free(text);
 	return NULL;
 }
 
-const char *rank_status_missing_request(struct job *j, struct host *h,
+const char *rank_status_missing_request(struct rank_status *s, const struct host *h,
 					const struct wire_missing_request *m)
 {
-	struct host_run *run = &j->run[job_index(j, h)];
 	const uint64_t now = clock_ms();
+	uint64_t *missing_ms;
 
-	if (!is_sound(j, h, m->rank))
+	if (!is_sound(s, h, m->rank))
 		return not_its;
-	rank_set_add(&get_query(j)->requests, m->rank);
+	rank_set_add(&get_query(s)->requests, m->rank);
+	missing_ms = &s->host[epoch_index(&s->epoch, h)].missing_ms;
 	/* A host has all others asked once in a second.  Requests in between get
 	 * what is known then. */
-	if (run->missing_ms && now - run->missing_ms < ANSWER_MS)
+	if (*missing_ms && now - *missing_ms < ANSWER_MS)
 		return NULL;
-	run->missing_ms = now;
-	ask_all(j);
+	*missing_ms = now;
+	ask_all(s);
 	return NULL;
 }
 
-void rank_status_print(struct job *j)
+void rank_status_print(struct rank_status *s)
 {
-	if (!j->rank || !j->output)
+	if (!s)
 		return;
-	get_query(j)->print = true;
-	ask_all(j);
+	get_query(s)->print = true;
+	ask_all(s);
 }

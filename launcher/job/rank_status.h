@@ -8,19 +8,40 @@
 #ifndef BERTH_LAUNCHER_JOB_RANK_STATUS_H
 #define BERTH_LAUNCHER_JOB_RANK_STATUS_H
 
-#include "launcher/job/job.h"
-#include "launcher/job/rank_waits.h"
+#include "launcher/job/epoch.h"
+#include "launcher/output/events.h"
+#include "launcher/output/output.h"
 
-/* What agents say: each returns what is wrong with it, or NULL. */
-const char *rank_status_stall(struct job *j, struct host *h,
+struct rank_status;
+
+struct rank_status_uses {
+	struct output *output;
+	struct events *events;
+	bool warns;   /* of stalls */
+	bool *hinted; /* the user knows how to ask for the status of each rank */
+	/* The agent of HOST still answers. */
+	bool (*answers)(void *ctx, size_t host);
+	void *ctx;
+};
+
+/* Of epoch E: for acts.c. */
+struct rank_status *rank_status_open(const struct epoch *e,
+				     const struct rank_status_uses *uses);
+void rank_status_free(struct rank_status *s); /* takes NULL */
+
+/* What agents say: each returns what is wrong with it, or NULL.  S is NULL, here and
+ * below, while no rank may run. */
+const char *rank_status_stall(struct rank_status *s, const struct host *h,
 			      const struct wire_stall *m);
-const char *rank_status_op(struct job *j, struct host *h, const struct wire_rank_op *m);
-const char *rank_status_done(struct job *j, struct host *h);
-const char *rank_status_missing_request(struct job *j, struct host *h,
+const char *rank_status_op(struct rank_status *s, const struct host *h,
+			   const struct wire_rank_op *m);
+const char *rank_status_done(struct rank_status *s, const struct host *h);
+const char *rank_status_missing_request(struct rank_status *s, const struct host *h,
 					const struct wire_missing_request *m);
 
+/* The last operation of RANK, as its agent said when it was asked last, or "". */
+const char *rank_status_last(const struct rank_status *s, uint32_t rank);
 /* Ask all agents, then print the status of each rank. */
-void rank_status_print(struct job *j);
-void rank_status_free(struct job *j);
+void rank_status_print(struct rank_status *s);
 
 #endif

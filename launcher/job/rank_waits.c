@@ -22,9 +22,10 @@ void rank_op_free(struct rank_op *op)
 enum { WAITS_FOR_WORLD = 2 }; /* what rank_op says that runs */
 
 /* RANK belongs to SET, and has begun operations up to *SEQ there (0: none). */
-static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t *seq)
+static bool find_seq(const struct rank_waits *waits, uint32_t rank, uint32_t set,
+		     uint32_t *seq)
 {
-	const struct rank_op *op = j->rank[rank].op;
+	const struct rank_op *op = waits->op[rank];
 
 	*seq = 0;
 	for (size_t i = 0; op && i < op->n; i++)
@@ -36,21 +37,22 @@ static bool find_seq(const struct job *j, uint32_t rank, uint32_t set, uint32_t 
 }
 
 /* RANK has ended, and one that waits for the next world does not wait for it. */
-static bool is_out(const struct job *j, uint32_t rank, uint32_t runs)
+static bool is_out(const struct rank_waits *waits, uint32_t rank, uint32_t runs)
 {
-	return runs == WAITS_FOR_WORLD && j->rank[rank].state == RANK_ENDED;
+	return runs == WAITS_FOR_WORLD && epoch_has_ended(waits->epoch, rank);
 }
 
 /* The ranks that RANK waits for, if it is in an operation. */
-static void find_missing(const struct job *j, uint32_t rank, struct rank_set *missing)
+static void find_missing(const struct rank_waits *waits, uint32_t rank,
+			 struct rank_set *missing)
 {
-	const struct rank_op *op = j->rank[rank].op;
+	const struct rank_op *op = waits->op[rank];
 	uint32_t seq;
 
 	for (size_t i = 0; op && i < op->n; i++)
-		for (uint32_t k = 0; op->runs[i] && k < j->plan.np; k++)
-			if (k != rank && !is_out(j, k, op->runs[i]) &&
-			    find_seq(j, k, op->set[i], &seq) &&
+		for (uint32_t k = 0; op->runs[i] && k < waits->epoch->plan->np; k++)
+			if (k != rank && !is_out(waits, k, op->runs[i]) &&
+			    find_seq(waits, k, op->set[i], &seq) &&
 			    (int32_t)(seq - op->seq[i]) < 0)
 				rank_set_add(missing, k);
 }
@@ -93,9 +95,11 @@ static bool waits_in_init(const struct rank_op *op)
 }
 
 /* RANK has left the library.  It may have been in the operation before. */
-static bool has_left(const struct rank *r)
+static bool has_left(const struct rank_waits *waits, uint32_t rank)
 {
-	return r->state == RANK_ENDED || (r->op && !*r->op->text);
+	const struct rank_op *op = waits->op[rank];
+
+	return epoch_has_ended(waits->epoch, rank) || (op && !*op->text);
 }
 
 /* `; waits for ranks 3-5`. */
@@ -117,10 +121,9 @@ static void wait_free(struct rank_wait *w)
 	*w = (struct rank_wait){ 0 };
 }
 
-const struct rank_wait *rank_waits_get(const struct job *j, struct rank_waits *waits,
-				       uint32_t rank)
+const struct rank_wait *rank_waits_get(struct rank_waits *waits, uint32_t rank)
 {
-	const struct rank_op *op = j->rank[rank].op;
+	const struct rank_op *op = waits->op[rank];
 	struct rank_wait *w = waits->v;
 
 	for (; w < waits->v + waits->n && w < waits->v + RANK_WAITS_MOST; w++)
@@ -129,11 +132,12 @@ const struct rank_wait *rank_waits_get(const struct job *j, struct rank_waits *w
 	w = &waits->v[waits->n++ % RANK_WAITS_MOST];
 	wait_free(w);
 	w->op = op;
-	find_missing(j, rank, &w->missing);
+	find_missing(waits, rank, &w->missing);
 	w->text = wait_text(&w->missing);
-	for (uint32_t k = 0; k < j->plan.np && w->nanswer < RANK_WAIT_ANSWER; k++)
+	for (uint32_t k = 0;
+	     k < waits->epoch->plan->np && w->nanswer < RANK_WAIT_ANSWER; k++)
 		if (rank_set_has(&w->missing, k) &&
-		    (waits_in_init(op) || !has_left(&j->rank[k])))
+		    (waits_in_init(op) || !has_left(waits, k)))
 			w->answer[w->nanswer++] = k;
 	return w;
 }

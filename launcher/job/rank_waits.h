@@ -3,7 +3,7 @@
 #ifndef BERTH_LAUNCHER_JOB_RANK_WAITS_H
 #define BERTH_LAUNCHER_JOB_RANK_WAITS_H
 
-#include "launcher/job/job.h"
+#include "launcher/job/epoch.h"
 
 enum {
 	RANK_WAIT_ANSWER = 64, /* ranks in an answer */
@@ -28,13 +28,14 @@ struct rank_wait {
 
 /* So that one search serves all ranks in an operation. */
 struct rank_waits {
+	const struct epoch *epoch;
+	struct rank_op *const *op; /* of each rank */
 	struct rank_wait v[RANK_WAITS_MOST];
 	size_t n; /* searches */
 };
 
 /* The ranks for which RANK, in an operation, waits.  Valid until the next call. */
-const struct rank_wait *rank_waits_get(const struct job *j, struct rank_waits *waits,
-				       uint32_t rank);
+const struct rank_wait *rank_waits_get(struct rank_waits *waits, uint32_t rank);
 void rank_waits_free(struct rank_waits *waits);
 
 /* Two ranks are in the same operations. */

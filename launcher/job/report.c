@@ -389,8 +389,10 @@ void report_cause(struct job *j)
 	events_end(j->events);
 	str_addf(&out, "runner: %s", e.text);
 	if (r->ending.fate != FATE_LOST) {
-		if (!quiet && r->op && *r->op->text)
-			str_addf(&out, "\n  its last operation: %s", r->op->text);
+		const char *last = rank_status_last(j->rank_status, (uint32_t)cause);
+
+		if (!quiet && *last)
+			str_addf(&out, "\n  its last operation: %s", last);
 		add_last_lines(&out, j, (uint32_t)cause, &e);
 	}
 	if (!quiet)

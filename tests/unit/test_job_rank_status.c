@@ -4,60 +4,56 @@
 #include "launcher/job/rank_status.h"
 #include "tests/unit/job_rig.h"
 
-/* ---- a job of many ranks, made by hand ---- */
+/* ---- an epoch of many ranks, made by hand ---- */
 
 /* Rank I is in operation 2 of one of two process sets, or still in the first one. */
-static struct rank_op *make_op(uint32_t i, bool behind)
+static void take_op(struct rank_status *s, const struct host *h, uint32_t i,
+		    bool behind)
 {
-	struct rank_op *op = xcalloc(1, sizeof *op);
+	const uint32_t set = i % 2, seq = behind ? 1 : 2, runs = 1;
 
-	*op = (struct rank_op){ .text = xstrdup("allreduce"),
-				.set = xcalloc(1, sizeof *op->set),
-				.seq = xcalloc(1, sizeof *op->seq),
-				.runs = xcalloc(1, sizeof *op->runs),
-				.n = 1 };
-	op->set[0] = i % 2;
-	op->seq[0] = behind ? 1 : 2;
-	op->runs[0] = true;
-	return op;
+	ck_assert_ptr_null(
+		rank_status_op(s, h,
+			       &(struct wire_rank_op){ .rank = i,
+						       .text = "allreduce",
+						       .sets = { &set, 1 },
+						       .seqs = { &seq, 1 },
+						       .runs = { &runs, 1 } }));
 }
 
 /* CPU time of Ctrl-\ with NP ranks, of which a third of each set is behind. */
 static clock_t status_of(uint32_t np)
 {
 	static const struct output_events none = { 0 };
-	struct request r = { .show.all = true };
-	struct job j = { .request = &r, .base = event_base_new(), .phase = JOB_RUN };
+	const struct request r = { .show.all = true };
+	struct host host = { .name = (char[]){ "h0" } };
+	const struct agents agents = { .host = &host, .n = 1 };
+	uint32_t node = 0;
+	const struct plan plan = { .np = np,
+				   .rank = xcalloc(np, sizeof *plan.rank),
+				   .node = &node };
+	struct rank *rank = xcalloc(np, sizeof *rank);
+	const struct epoch epoch = { event_base_new(), &agents, &plan, rank, 1 };
+	struct rank_status_uses uses = { 0 };
+	struct rank_status *s;
 	struct err e;
 	clock_t begun;
 
-	j.agents.n = 1;
-	j.agents.host = xcalloc(1, sizeof *j.agents.host);
-	j.agents.host->name = xstrdup("h0");
-	j.run = xcalloc(1, sizeof *j.run);
-	j.plan = (struct plan){ .np = np, .rank = xcalloc(np, sizeof *j.plan.rank) };
-	j.plan.node = xcalloc(1, sizeof *j.plan.node);
-	j.rank = xcalloc(np, sizeof *j.rank);
+	ck_assert(!output_open(&uses.output, epoch.base, &r, np, NULL, "c00kie", &none,
+			       NULL, &e));
+	s = rank_status_open(&epoch, &uses);
 	for (uint32_t i = 0; i < np; i++) {
-		j.rank[i].state = RANK_RUNNING;
-		j.rank[i].op = make_op(i, i % 3 == 0);
+		rank[i].state = RANK_RUNNING;
+		take_op(s, &host, i, i % 3 == 0);
 	}
-	ck_assert(
-		!output_open(&j.output, j.base, &r, np, NULL, "c00kie", &none, &j, &e));
 	begun = clock();
-	rank_status_print(&j);
+	rank_status_print(s);
 	begun = clock() - begun;
-	ck_assert_ptr_null(j.rank_status);
-	output_free(j.output);
-	for (uint32_t i = 0; i < np; i++)
-		rank_op_free(j.rank[i].op);
-	free(j.rank);
-	free(j.plan.rank);
-	free(j.plan.node);
-	free(j.run);
-	free(j.agents.host->name);
-	free(j.agents.host);
-	event_base_free(j.base);
+	rank_status_free(s);
+	output_free(uses.output);
+	free(rank);
+	free(plan.rank);
+	event_base_free(epoch.base);
 	return begun;
 }
 
@@ -124,7 +120,7 @@ START_TEST(a_host_has_the_others_asked_once_in_a_second)
 	}
 	ck_assert_uint_eq(g.queries, 2);
 	ck_assert_uint_eq(g.missing, 1);
-	g.j.run[0].missing_ms = 0;
+	now_ms += 1000;
 	SAYS(0, missing_request, .epoch = 1, .rank = 1);
 	for (size_t h = 0; h < 2; h++)
 		SAYS(h, query_done, .epoch = 1);
@@ -140,11 +136,11 @@ START_TEST(stalls_are_counted)
 	run_two();
 	for (int i = 0; i < 3000; i++) {
 		SAYS(0, stall, .epoch = 1, .rank = 0, .text = "60 s in allreduce");
+		for (size_t h = 0; h < 2; h++)
+			SAYS(h, query_done, .epoch = 1);
 		now_ms += 1000;
-		ck_assert(i <= 1000 || !g.j.rank_status);
-		rank_status_free(&g.j); /* instead of 1 s later */
 	}
-	ck_assert_uint_le(g.j.run[0].stalls, 1001);
+	ck_assert_uint_eq(g.queries, 2 * 999);
 	ck_assert_uint_eq(count_said("h0: further stalls are not shown"), 1);
 	rig_close();
 	fclose(said);
@@ -165,6 +161,7 @@ static void says_op(size_t host, uint32_t rank, uint32_t seq, uint32_t runs)
 static void stall_of_two_hosts(void)
 {
 	uint32_t wrong[] = { 0, 2 }, right[] = { 2 };
+	const size_t before = count_said("warning:");
 
 	SAYS(1, stall, .epoch = 1, .rank = 3, .missing = { wrong, 2 },
 	     .text = "3 s in allgather of u8, with counts");
@@ -176,7 +173,7 @@ static void stall_of_two_hosts(void)
 	says_op(1, 3, 2, 1);
 	for (size_t h = 0; h < 2; h++)
 		SAYS(h, query_done, .epoch = 1);
-	while (g.j.rank_status)
+	while (count_said("warning:") == before)
 		event_base_loop(g.j.base, EVLOOP_ONCE);
 }
 
@@ -196,7 +193,7 @@ START_TEST(one_cause_is_one_line)
 	now_ms += 1000;
 	SAYS(0, stall, .epoch = 1, .rank = 1, .missing = { right, 1 },
 	     .text = "3 s in allgather of 5 u8");
-	ck_assert_ptr_null(g.j.rank_status);
+	ck_assert_uint_eq(g.queries, 2); /* nobody is asked again */
 	/* the wait has doubled; stdin is no terminal: how to ask is said once */
 	stall_of_two_hosts();
 	ck_assert_uint_eq(count_said("warning:"), 2);
