@@ -18,7 +18,7 @@ static int job_place_ranks(struct agent *a, struct err *e)
 				   .n = a->gpus.n };
 	if (a->gpus.n)
 		memcpy(a->chosen.v, a->gpus.v, a->gpus.n * sizeof *a->chosen.v);
-	if (*j->gpus && gpu_select(&a->chosen, j->gpus, e))
+	if (j->gpus.n && gpu_select(&a->chosen, j->gpus.v, j->gpus.n, e))
 		return -1;
 	if (claims_gpus(a))
 		gpu_claim(&a->chosen);

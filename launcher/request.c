@@ -1,5 +1,14 @@
 #include "launcher/request.h"
 
+void request_list_gpus(struct strv *words, const char *list)
+{
+	char *copy = xstrdup(list), *rest = copy, *word;
+
+	while ((word = strsep(&rest, ",")))
+		strv_add(words, word + strspn(word, " \t\n\v\f\r"));
+	free(copy);
+}
+
 void rank_set_add(struct rank_set *set, uint32_t rank)
 {
 	size_t need = rank / 64 + 1, room = set->nwords ? set->nwords : 1;

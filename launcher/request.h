@@ -44,6 +44,9 @@ struct net_range {
 	unsigned bits;
 };
 
+/* The words of a list of GPUs, "0,3" or "GPU-1a2b, 20:00.0", to WORDS. */
+void request_list_gpus(struct strv *words, const char *list);
+
 /* A set of ranks that grows as ranks are added.  {0} is empty. */
 struct rank_set {
 	bool all;       /* it holds every rank; bits do not count */
@@ -135,7 +138,7 @@ struct request {
 	bool check; /* say what a start would meet, start nothing */
 	/* --topology: a file, and the host that it is meant for; "": each other one */
 	struct strv topology, topology_host;
-	char *gpus; /* --gpus, or NULL */
+	struct strv gpus; /* --gpus: what names one, on any host; or none */
 	enum gpu_visible gpu_visible;
 	enum gpu_id gpu_id;
 	bool no_gpu_sharing;

@@ -153,18 +153,17 @@ static bool is_named(const struct gpu *g, const char *word)
 	return word[4] && !strncasecmp(g->uuid, word, strlen(word));
 }
 
-int gpu_select(struct gpus *g, const char *list, struct err *e)
+int gpu_select(struct gpus *g, const char *const *words, size_t n, struct err *e)
 {
 	bool *wanted = xcalloc(g->n, sizeof *wanted);
-	size_t *order = xcalloc(g->n, sizeof *order), n = 0;
-	char *copy = xstrdup(list), *rest = copy, *word;
+	size_t *order = xcalloc(g->n, sizeof *order), kept = 0;
 	struct str all = { 0 };
 	int rc = 0;
 
-	while (!rc && (word = strsep(&rest, ","))) {
+	for (size_t k = 0; !rc && k < n; k++) {
+		const char *word = words[k];
 		bool found = false;
 
-		word += strspn(word, " \t\n\v\f\r");
 		for (size_t i = 0; i < g->n; i++) {
 			if (!is_named(&g->v[i], word))
 				continue;
@@ -188,11 +187,10 @@ int gpu_select(struct gpus *g, const char *list, struct err *e)
 			 str_text(&all));
 	for (size_t i = 0; !rc && i < g->n; i++)
 		if (wanted[i])
-			order[n++] = i;
+			order[kept++] = i;
 	if (!rc)
-		gpu_keep(g, order, n);
+		gpu_keep(g, order, kept);
 	str_free(&all);
-	free(copy);
 	free(order);
 	free(wanted);
 	return rc;

@@ -59,10 +59,10 @@ void gpu_find(struct gpus *g, const struct topo *t, const struct gpu_sources *fr
  * it has none. */
 bool gpu_driver(char *out, size_t size, const char *root);
 
-/* Keep only the GPUs that LIST names (--gpus: indexes, PCI addresses or UUIDs,
- * separated by commas), in the order of G.  0, or -1 with E (E_GPU_LIST) and G as it
+/* Keep only the GPUs that the N WORDS name (--gpus: indexes, PCI addresses or UUIDs),
+ * in the order of G.  0, or -1 with E (E_GPU_LIST) and G as it
  * was. */
-int gpu_select(struct gpus *g, const char *list, struct err *e);
+int gpu_select(struct gpus *g, const char *const *words, size_t n, struct err *e);
 void gpu_free(struct gpus *g); /* gives claims back too */
 
 /* Read "0000:53:00.0", "00000000:53:00.0" or "53:00.0" in any case.  False if it is not

@@ -350,7 +350,7 @@ const struct option option_table[] = {
 
 	/* ---- gpus ---- */
 	{ "--gpus", "LIST", TOPIC_gpus, 0,
-	  "gpus", "BERTH_GPUS", TEXT(gpus),
+	  "gpus", "BERTH_GPUS", .set = value_gpus,
 	  .help = "use only these GPUs of each host",
 	  .text = "Use only these GPUs of each host. LIST has indexes in the order of the PCI bus, "
 		  "PCI addresses or UUIDs. A host with ':gpus' then has one slot for each of them. "

@@ -60,7 +60,7 @@ void options_free(struct request *r)
 	free(r->events_file);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);
-	free(r->gpus);
+	strv_free(&r->gpus);
 	*r = (struct request){ 0 };
 }
 

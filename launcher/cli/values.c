@@ -510,6 +510,15 @@ int value_topology(const struct setting *s, const char *value, struct err *e)
 	return 0;
 }
 
+int value_gpus(const struct setting *s, const char *value, struct err *e)
+{
+	if (!*value)
+		return err_set(e, E_OPTION_EMPTY);
+	strv_free(&s->r->gpus);
+	request_list_gpus(&s->r->gpus, value);
+	return 0;
+}
+
 int value_verbose(const struct setting *s, const char *value, struct err *e)
 {
 	if (value)

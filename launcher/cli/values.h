@@ -34,6 +34,7 @@ int value_summary(const struct setting *s, const char *value, struct err *e);
 int value_mpi(const struct setting *s, const char *value, struct err *e);
 int value_horovod(const struct setting *s, const char *value, struct err *e);
 int value_topology(const struct setting *s, const char *value, struct err *e);
+int value_gpus(const struct setting *s, const char *value, struct err *e);
 int value_verbose(const struct setting *s, const char *value, struct err *e);
 int value_quiet(const struct setting *s, const char *value, struct err *e);
 

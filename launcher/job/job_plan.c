@@ -6,14 +6,9 @@
 /* How many of H's GPUs the job may use. */
 static uint32_t usable_gpus(const struct job *j, const struct host *h)
 {
-	const char *list = j->spec.gpus;
-	uint32_t n = 1;
+	const size_t n = j->spec.gpus.n;
 
-	if (!list)
-		return h->gpus;
-	for (; *list; list++)
-		n += *list == ',';
-	return n < h->gpus ? n : h->gpus;
+	return n && n < h->gpus ? (uint32_t)n : h->gpus;
 }
 
 bool job_has_gpu_slots(const struct job *j, size_t i)

@@ -88,7 +88,7 @@ void job_spec_free(struct job_spec *s)
 	free(s->visible_why);
 	free(s->cwd);
 	free(s->python);
-	free(s->gpus);
+	strv_free(&s->gpus);
 	for (size_t i = 0; i < s->napps; i++)
 		strv_free(&s->app_env[i]);
 	free(s->app_env);
@@ -117,20 +117,34 @@ static int read_environments(struct job *j, const struct strv *own)
  * them.  All apps have the same ones. */
 static int read_gpus(struct job *j)
 {
-	const char *given = j->request->gpus, *name = "", *first_name = "";
+	struct strv *gpus = &j->spec.gpus;
+	const bool given = gpus->n > 0;
+	const char *name = "", *first_name = "";
+	static const char other[] = "what another program of the job gets";
 	char *first = NULL;
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < j->spec.napps; i++) {
+		struct strv words = { 0 };
+		bool same;
 		char *list;
 
 		rc = env_forward_gpus(&list, &name, &j->spec.app_env[i], &j->err);
-		if (list && given && strcmp(list, given))
-			rc = err_set(&j->err, E_EXPORT_GPUS, name, list, "--gpus");
-		else if (!rc && i && (!list != !first || (list && strcmp(list, first))))
+		if (list)
+			request_list_gpus(&words, list);
+		same = words.n == gpus->n;
+		for (size_t k = 0; same && k < words.n; k++)
+			same = !strcmp(words.v[k], gpus->v[k]);
+		if (list && gpus->n && !same)
+			rc = err_set(&j->err, E_EXPORT_GPUS, name, list,
+				     given ? "--gpus" : other);
+		else if (!rc && i && !list != !first)
 			rc = err_set(&j->err, E_EXPORT_GPUS, list ? name : first_name,
-				     list ? list : first,
-				     "what another program of the job gets");
+				     list ? list : first, other);
+		if (list && !gpus->n)
+			*gpus = words;
+		else
+			strv_free(&words);
 		if (i) {
 			free(list);
 			continue;
@@ -138,10 +152,7 @@ static int read_gpus(struct job *j)
 		first = list;
 		first_name = name;
 	}
-	if (given)
-		free(first);
-	else
-		j->spec.gpus = first;
+	free(first);
 	return rc;
 }
 
@@ -157,7 +168,8 @@ int job_spec_read(struct job *j)
 		return 0;
 	s->app_env = xcalloc(r->napp, sizeof *s->app_env);
 	s->napps = r->napp;
-	s->gpus = r->gpus ? xstrdup(r->gpus) : NULL;
+	for (size_t i = 0; i < r->gpus.n; i++)
+		strv_add(&s->gpus, r->gpus.v[i]);
 	for (char **p = environ; *p; p++)
 		strv_add(&own, *p);
 	for (size_t i = 0; i < j->agents.n; i++)
@@ -402,7 +414,9 @@ static void send_job(struct job *j, struct host *h, const struct buf *apps,
 	}
 	m.flags |= h->local ? JOB_LOCAL : 0;
 	/* a list of -x is not for a host without GPUs */
-	m.gpus = j->spec.gpus && (j->request->gpus || h->gpus) ? j->spec.gpus : "";
+	if (j->request->gpus.n || h->gpus)
+		m.gpus = (wire_strv){ (const char *const *)j->spec.gpus.v,
+				      j->spec.gpus.n };
 	m.node = j->plan.node[index];
 	m.host = h->name;
 	m.own = job_own_name(j, h);

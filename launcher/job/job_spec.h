@@ -29,7 +29,7 @@ struct job_spec {
 	/* job_spec_read() sets: */
 	struct strv *app_env; /* of each app: --export, --env-file and -x */
 	size_t napps;
-	char *gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or NULL */
+	struct strv gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or none */
 };
 
 /* All but what each epoch chooses.  Raises runner's own limit of open files. */

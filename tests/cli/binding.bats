@@ -231,7 +231,7 @@ sees() { # VALUES OPTION...
 	sees '2 3' -np 2 -x ROCR_VISIBLE_DEVICES=2,3
 	CUDA_VISIBLE_DEVICES=6,3 sees '6 3' -np 2 -x 'CUDA_VISIBLE_*'
 	sees '2,3 2,3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpu-visible node
-	sees '2 3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpus 2,3
+	sees '2 3' -np 2 -x CUDA_VISIBLE_DEVICES=2,3 --gpus '2, 3'
 	printf 'CUDA_VISIBLE_DEVICES=5\n' > "$T/env"
 	sees 5 -np 1 --env-file "$T/env"
 	HWLOC_XMLFILE=$(machine two-sockets-8gpu) run -2 r -np 2 -x CUDA_VISIBLE_DEVICES=2,9 true

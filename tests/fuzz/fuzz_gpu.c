@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			__builtin_trap();
 	gpu_parse_address(&a, text);
 	cpuset_parse(&cpus, text);
-	if (!gpu_select(&g, text, &e) && !g.n)
+	if (!gpu_select(&g, (const char *const[]){ text }, 1, &e) && !g.n)
 		__builtin_trap(); /* a word that is accepted names a GPU */
 	gpu_free(&g);
 	cpuset_free(&cpus);

@@ -2,7 +2,7 @@
  *others.
  *
  *	place_table XML NP [--share socket|home|machine] [--bind-to OBJECT[:N]]
- *		[--gpus LIST] [--reverse] [--no-gpu-sharing] [--times N]
+ *		[--gpus GPU] [--reverse] [--no-gpu-sharing] [--times N]
  *
  * --reverse shuffles what discovery found before placing; --times places N times and
  *prints nanoseconds per placement instead.  Columns: local_rank gpu_pci cpus numa
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 	if (a.reverse)
 		reverse_pci(&t);
 	gpu_find(&g, &t, &(struct gpu_sources){ 0 });
-	rc = a.gpus ? gpu_select(&g, a.gpus, &e) : 0;
+	rc = a.gpus ? gpu_select(&g, &a.gpus, 1, &e) : 0;
 	if (!rc)
 		rc = place_ranks(&p, &t, &g, (size_t)a.np, &a.o, &e);
 	if (rc)

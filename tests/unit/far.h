@@ -59,7 +59,7 @@ struct far {
 struct far_job {
 	const char *const *argv[4]; /* one app each */
 	const char *const *app_env, *const *env;
-	const char *wdir, *job_id, *gpus;
+	const char *wdir, *job_id;
 	size_t n; /* ranks; apps in turn */
 	uint32_t flags, bind_to, visible, host_timeout, stdin_rank_plus_1, credit,
 		nofile, umask, port;
@@ -414,7 +414,6 @@ static void far_job(struct far *f, const struct far_job *j)
 		 .cross_sizes = { one, n }, .master_addr = "127.0.0.1", .host_list = "",
 		 .master_port = j->port ? j->port : f->port, .bind_to = j->bind_to,
 		 .bind_count = 1, .gpu_visible = j->visible ? j->visible : VISIBLE_ONE,
-		 .gpus = j->gpus ? j->gpus : "",
 		 .stdin_rank = j->stdin_all ? STDIN_ALL : j->stdin_rank_plus_1 - 1,
 		 .umask = j->umask ? j->umask : 022,
 		 .nofile = j->nofile ? j->nofile : 1024, .core = 0, .stack = ~0ull,

@@ -108,7 +108,7 @@ static void say_rest(struct str *s, const struct request *r)
 	say_number(s, "summary", r->summary, SUMMARY_NONE);
 	say_list(s, "topology", &r->topology);
 	say_list(s, "for", &r->topology_host);
-	say_text(s, "gpus", r->gpus);
+	say_list(s, "gpus", &r->gpus);
 	if (r->gpu_visible)
 		say_text(s, "visible", visible_names[r->gpu_visible]);
 	say_number(s, "gpuid", r->gpu_id, GPU_ID_INDEX);

@@ -240,7 +240,10 @@ static const struct {
 	  "numa, l3, core, hwthread | did you mean 'core'?" },
 	{ "--share home --report-bindings --gpus 0,1 --gpu-visible node --gpu-id uuid "
 	  "--no-gpu-sharing a",
-	  " share=home report=1 gpus=0,1 visible=node gpuid=1 nosharing=1 [a]" },
+	  " share=home report=1 gpus=0 gpus=1 visible=node gpuid=1 nosharing=1 [a]" },
+	{ "--gpus 0,1 --gpus=53:00.0,,GPU-1a a",
+	  " gpus=53:00.0 gpus= gpus=GPU-1a [a]" },
+	{ "--gpus= a", " error --gpus: the value is empty" },
 
 	/* variables for the ranks */
 	{ "-x A -x B=1,2 -x C= -x NCCL_* a", " x=A x=B=1,2 x=C= x=NCCL_* [a]" },
