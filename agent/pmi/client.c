@@ -68,7 +68,8 @@ int client_frame(const struct client *c, struct boot_head *h)
 	return c->in.len >= sizeof *h + h->bytes;
 }
 
-/* Of N bytes at P: how many went out.  Waits for room if it is 0. */
+/* Send what goes out now of the N bytes at P: how many.  If none do, the event for
+ * writing waits for room. */
 static size_t client_send_some(struct client *c, const void *p, size_t n)
 {
 	ssize_t sent;

@@ -12,10 +12,10 @@ enum { OUR_ORDER = ELFDATA2LSB };
 enum { OUR_ORDER = ELFDATA2MSB };
 #endif
 
-/* What a string of a list costs besides its bytes; words of a chain read at a time. */
+/* Memory for a string of a list besides its bytes; words of a chain read at a time. */
 enum { STRING_COST = 64, CHAIN_WORDS = 1024 };
 
-/* What was read from the file, until all is parsed. */
+/* A piece of the file, kept until all is parsed. */
 struct block {
 	struct block *next;
 	uint8_t bytes[];
@@ -348,8 +348,8 @@ static uint64_t count_by_hash(struct image *f)
 	return p ? elf_word(p + 4) : 0;
 }
 
-/* One more than the last symbol of the chain that begins with symbol I.  AT: its word,
- * with ROOM bytes from there on; the last word of a chain is odd. */
+/* The number behind the last symbol of the chain that begins with symbol I.  AT: the
+ * word of I, with ROOM bytes from there on; the last word of a chain is odd. */
 static uint64_t chain_end(struct image *f, uint64_t i, uint64_t at, uint64_t room)
 {
 	while (room >= 4) {

@@ -84,7 +84,8 @@ void init_round_host_map(struct server *s)
 			init_round_send_world(c);
 }
 
-/* This and the next ones: what a frame of C asks for.  NULL, or why C is refused. */
+/* on_join() and the next functions do what a frame of C asks for.  NULL, or why C is
+ * refused. */
 static char *on_join(struct client *c, const struct boot_join *join)
 {
 	struct server *s = c->s;

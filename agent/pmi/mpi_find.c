@@ -129,7 +129,8 @@ static char *file_in_folders(const struct strv *folders, const char *name)
 	return path;
 }
 
-/* The same; LIBRARY_PATH has a ':' or a ';' between its folders, as in the loader. */
+/* The path of NAME in a folder of LIBRARY_PATH, which has a ':' or a ';' between them,
+ * as in the loader; or NULL. */
 static char *file_in_library_path(const char *library_path, const char *name)
 {
 	char *path = NULL;

@@ -17,7 +17,7 @@ char *next_world_wait(struct client *c, uint32_t epoch)
 	return NULL;
 }
 
-/* Of ranks that have ended the agent knows what they did until others go on. */
+/* The agent knows what an ended rank did last until the others go on. */
 static void forget_ended(struct server *s)
 {
 	for (size_t i = 0; i < s->job->ranks.n; i++)

@@ -1,5 +1,5 @@
-/* What a rank does in the library, as the memory of its host says.  The ranks may write
- * anything there, at any time: each entry is copied first, then read. */
+/* The operations of a rank in the library, as the memory of its host says.  The ranks
+ * may write anything there, at any time: each entry is copied first, then read. */
 #include "agent/pmi/server_internal.h"
 
 #include <unistd.h>

@@ -37,7 +37,7 @@ struct pmi1_rank {
 	uint32_t name_id;
 };
 
-/* What was put: two strings behind it. */
+/* A key and its value, as a rank put them.  The strings stand behind the struct. */
 struct pair {
 	const char *key, *value;
 };
@@ -352,7 +352,7 @@ static void pmi1_finalise(struct pmi1_rank *r)
 	pmi1_answer(r, "cmd=finalize_ack");
 }
 
-/* It waits until it is ended. */
+/* A rank that has called MPI_Abort waits until it is ended. */
 static void pmi1_on_abort(struct pmi1_rank *r, const char *code)
 {
 	pmi1_becomes(r, STATE_ABORTED);
@@ -418,7 +418,7 @@ static void do_line(struct pmi1_rank *r, char *text)
 	}
 }
 
-/* It waits for nothing, and reads its answers. */
+/* R may be read: it awaits no answer of the launcher, and reads its own answers. */
 static bool may_read(const struct pmi1_rank *r)
 {
 	return r->fd >= 0 && !r->waits_host_map && !r->name_command &&

@@ -107,9 +107,10 @@ void pmix_pass_down(struct pmix *p, const struct wire_frame *f)
 	pmix_flush(p);
 }
 
-/* Others may have asked to be told.  PMIX_EVENT_JOB_END is sent to nobody: it is for
- * those who spawned the job, for tools and for other jobs, and a server knows none of
- * them (one namespace, no PMIx_Spawn, no tools).  No rank of the job outlives it. */
+/* Ranks may have asked to be told of the death of another.  Nobody gets
+ * PMIX_EVENT_JOB_END: it is for those who spawned the job, for tools and for other
+ * jobs, and a server knows none of them (one namespace, no PMIx_Spawn, no tools).  No
+ * rank of the job outlives the job. */
 static void tell_of_death(struct pmix *p, size_t local)
 {
 	const struct wire_event m = { .epoch = p->s->job->epoch,

@@ -24,7 +24,7 @@
 /* From now on accept() closes the connections of other users.  Before: as libc's. */
 void pmix_accept_guard(void);
 
-/* What the kernel says of a TCP socket. */
+/* A TCP socket, as the kernel describes it. */
 struct pmix_owner {
 	uint32_t state, uid;
 	uint64_t inode; /* 0: no process has it open */

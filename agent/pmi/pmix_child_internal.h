@@ -82,7 +82,7 @@ void px_list_free(struct px_list *l);
 
 /* ---- pmix_upcall.c ---- */
 
-/* What libpmix calls. */
+/* The functions that libpmix calls. */
 extern struct px_server_module upcalls;
 
 /* The answers of the host. */

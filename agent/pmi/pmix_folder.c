@@ -24,7 +24,7 @@ struct pmix_folders *pmix_folders_shared(void)
 
 /* ---- which folder a path leads to ---- */
 
-/* One of ours, or -1. */
+/* Open the folder at PATH, which must be of our user; or -1. */
 static int folder_open(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -37,7 +37,8 @@ static int folder_open(const char *path)
 	return -1;
 }
 
-/* The same, locked until the descriptor is closed; -1: another has it, too. */
+/* Open and lock the folder at PATH, until the descriptor is closed; -1 if another
+ * process has the lock, too. */
 static int folder_lock(const char *path)
 {
 	int fd = folder_open(path);

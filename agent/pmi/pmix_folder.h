@@ -32,11 +32,11 @@ struct pmix_folders *pmix_folders_shared(void);
 int pmix_folders_make(struct pmix_folders *f, int *memory_lock, struct err *e);
 /* Remove what dead agents of this user left. */
 void pmix_folders_sweep(void);
-/* Those at these two paths are meant. */
+/* The folders that are at the two paths now are those to empty and to remove. */
 void pmix_folders_know(struct pmix_folders *f);
-/* With all that is in them.  The second forgets them, but for one to which a process
- * that dies slowly has added a file meanwhile: so the guardian removes that.  The first
- * leaves both known.  Both take NULL. */
+/* pmix_folders_empty() removes all that is in them, pmix_folders_remove() also the
+ * folders.  The latter forgets them, but for one to which a process that dies slowly
+ * has added a file meanwhile: the guardian removes that.  Both take NULL. */
 void pmix_folders_empty(const struct pmix_folders *f);
 void pmix_folders_remove(struct pmix_folders *f);
 

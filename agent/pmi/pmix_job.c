@@ -1,4 +1,4 @@
-/* What libpmix is told of the ranks: the job-level data of the PMIx standard.  Names of
+/* The job-level data of the PMIx standard: they tell libpmix of the ranks.  Names of
  * hosts and ranks of each go as plain lists ("raw:").  Of ranks elsewhere only their
  * place is said, and in a large job not even that, but for the host's name: what
  * libpmix holds of a rank costs it 1 KiB and more in each server (64,000 ranks:

@@ -81,7 +81,7 @@ void pmix_served(struct pmix *p, const struct wire_modex_data *m)
 	free(one);
 }
 
-/* It has no answer. */
+/* The request at *AT fails: no answer will come. */
 static void modex_fail(struct pmix *p, struct serve **at)
 {
 	struct serve *one = *at;

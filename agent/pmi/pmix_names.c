@@ -224,7 +224,7 @@ int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 	return PX_DONE;
 }
 
-/* What libpmix reads until it has told all ranks. */
+/* An event that libpmix tells all ranks: it reads this until it has. */
 struct notice {
 	struct px_proc proc;
 	struct px_info *info;

@@ -12,12 +12,12 @@ struct pmix_process {
 	int fd;    /* its socket */
 };
 
-/* This program again, with "--pmix", as a brother of this process: so it is no child
- * that a rank could be taken for, and a sweep of what ranks left does not see it.  It
- * has the socket, and no other descriptor of ours.  0, or -1 with E. */
+/* Start this program again, with "--pmix", as a brother of this process: so the server
+ * is not a child that could be taken for a rank, and a sweep of what ranks left does
+ * not see it.  It has the socket, and no other descriptor of ours.  0, or -1 with E. */
 int pmix_process_start(struct pmix_process *p, struct err *e);
-/* These take one that has no process.  The second also waits until it is dead, up to a
- * second. */
+/* Both take a P without a process.  pmix_process_end() also waits until the process is
+ * dead, up to a second. */
 void pmix_process_kill(const struct pmix_process *p);
 void pmix_process_end(struct pmix_process *p);
 

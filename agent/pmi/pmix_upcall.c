@@ -1,5 +1,5 @@
-/* What libpmix asks of its host: each becomes a message, and the host's answer calls
- * libpmix back.
+/* The functions that libpmix calls in its host.  Each call becomes a message, and the
+ * host's answer calls libpmix back.
  *
  * All upcalls run on libpmix's own thread, which must not wait for the host: they
  * leave behind what is to be called (struct pending). */
@@ -36,7 +36,7 @@ static bool list_ranks(uint32_t *list, size_t *count, const struct px_proc *proc
 	return true;
 }
 
-/* What libpmix says of a collective that it lets go on, though a rank here that should
+/* libpmix says in INFO that it lets a collective go on though a rank here that should
  * take part has ended. */
 static bool upcall_lacks_rank(const struct px_info *info, size_t n)
 {
@@ -153,7 +153,7 @@ static int on_group(enum px_group what, char *name, const struct px_proc *procs,
 	return status;
 }
 
-/* What the members of a group are told of it: libpmix reads it later, on its thread. */
+/* The answer to the members of a new group.  libpmix reads it later, on its thread. */
 struct group_answer {
 	struct px_info info[3];
 	struct px_array members;

@@ -51,7 +51,7 @@ int server_pmi1(struct server *s, size_t local, int *fd, struct err *e);
  * allow. */
 void server_give(struct server *s, uint32_t given);
 
-/* What a PMIx server is told that only others know, as texts. */
+/* Facts for a PMIx server that only other rooms know, as texts. */
 struct server_pmix {
 	/* to open */
 	wire_strv libraries; /* libpmix, to be tried in this order */
@@ -80,8 +80,8 @@ void server_pmix_start(struct server *s, const struct server_pmix *with);
 /* *WHY: FAILED and LOST, why. */
 enum server_pmix_state server_pmix(const struct server *s, const char **why);
 #define SERVER_PMIX_GONE "its process has ended"
-/* Its process, or 0.  It may exit while its state is still READY: a process closes its
- * files one by one, so its ranks may see that before we do. */
+/* The process of the PMIx server, or 0.  It may exit while its state is still READY: a
+ * process closes its files one by one, so its ranks may see that before we do. */
 pid_t server_pmix_pid(const struct server *s);
 /* The version of its libpmix, and the file; "" before it is open. */
 const char *server_pmix_version(const struct server *s, const char **library);
@@ -91,7 +91,7 @@ wire_strv server_pmix_environment(const struct server *s, size_t local);
 bool server_pmix_in_use(const struct server *s);
 /* The first text that a rank gave PMIx to show, for *STREAM of *LOCAL; NULL: none. */
 const char *server_says(const struct server *s, size_t *local, uint32_t *stream);
-/* It has been shown. */
+/* The text of server_says() has been shown. */
 void server_said(struct server *s);
 
 /* The main process of local rank LOCAL has ended, or never ran.  To be called before

@@ -103,14 +103,16 @@ int client_read(struct client *c);
 int client_frame(const struct client *c, struct boot_head *h);
 /* Queue a frame, and send what can be sent. */
 void client_send(struct client *c, uint32_t number, const void *payload, size_t n);
-/* The same, with descriptor FD.  False if not all of it could be sent at once. */
+/* Queue and send a frame together with descriptor FD.  False if not all of it could be
+ * sent at once. */
 bool client_send_fd(struct client *c, uint32_t number, const void *payload, size_t n,
 		    int fd);
-/* What cannot be sent now follows.  If the connection is broken, reading says so. */
+/* Send what is queued; the rest follows when there is room.  If the connection is
+ * broken, reading says so. */
 void client_flush(struct client *c);
 /* Say why, by a frame of NUMBER, and close. */
 void client_refuse(struct client *c, uint32_t number, const char *why);
-/* Its memory stays until the end of the turn: callers may still hold it. */
+/* Close C.  Its memory stays until the end of the turn: callers may still hold it. */
 void client_close(struct client *c);
 
 /* ---- host_map.c ---- */
@@ -118,7 +120,7 @@ void client_close(struct client *c);
 /* Whether it is known on which host each rank is.  If not, the launcher is asked, and
  * init_round_host_map() and pmi1_host_map() are called later. */
 bool host_map_known(struct server *s);
-/* In a job of one host it is known from the start. */
+/* In a job of one host the map is known from the start. */
 void host_map_alone(struct server *s);
 int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e);
 void host_map_free(struct server *s);
@@ -127,8 +129,8 @@ const char *host_name_of(const struct server *s, uint32_t host);
 const char *own_name_of(const struct server *s, uint32_t host);
 /* All ranks in the order of their hosts, on each in their own.  To be freed. */
 uint32_t *ranks_by_host(const struct server *s);
-/* The same as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.  To
- * be freed. */
+/* The host map as MPI reads it: "(vector,(0,2,4))", first host, hosts, ranks on each.
+ * To be freed. */
 char *host_map_vector(const struct server *s);
 
 /* ---- pmi1.c ---- */
@@ -167,14 +169,15 @@ void pmix_said(struct pmix *p);
 int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e);
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m);
 void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m);
-/* Those that are for the PMIx server as they are. */
+/* Messages that go on to the PMIx server as they are. */
 void pmix_pass_down(struct pmix *p, const struct wire_frame *f);
 
 /* ---- mpi_ends.c: for server_ends() and server_aborted() ---- */
 
 /* Local rank LOCAL is in MPI_Init, and one that it waits for has ended. */
 void mpi_ends_stuck(struct server *s, size_t local);
-/* It has called MPI_Abort, and waits to be ended.  The first time counts. */
+/* Local rank LOCAL has called MPI_Abort, and waits to be ended.  The first call
+ * counts. */
 void mpi_ends_abort(struct server *s, size_t local, int code, const char *text);
 void mpi_ends_free(struct server *s);
 
