@@ -54,16 +54,6 @@ static void hint_wdir(const struct job *j, const struct host_run *run, struct er
 			 app->wdir, name);
 }
 
-static void event_of_cause(const struct job *j, uint32_t rank, const char *hosts)
-{
-	events_begin(j->events, "cause");
-	events_number(j->events, "rank", rank);
-	events_text(j->events, "host", hosts);
-	events_number(j->events, "status", err_status(j->err.id));
-	events_text(j->events, "text", j->err.text);
-	events_end(j->events);
-}
-
 int check_programs(struct job *j)
 {
 	bool *done = xcalloc(j->agents.n, sizeof *done);
@@ -96,7 +86,12 @@ int check_programs(struct job *j)
 		err_hint(&j->err, "%s", first->cannot_hint);
 		hint_wdir(j, first, &j->err);
 		j->err.id = first->cannot;
-		event_of_cause(j, first->cannot_rank, str_text(&hosts));
+		events_begin(j->events, "cause");
+		events_number(j->events, "rank", first->cannot_rank);
+		events_text(j->events, "host", str_text(&hosts));
+		events_number(j->events, "status", err_status(j->err.id));
+		events_text(j->events, "text", j->err.text);
+		events_end(j->events);
 	}
 	str_free(&all);
 	str_free(&hosts);
@@ -105,24 +100,6 @@ int check_programs(struct job *j)
 }
 
 /* ---- --check ---- */
-
-/* The agent of rank 0's host is up, so it listens. */
-static bool master_listens(const struct job *j)
-{
-	return job_reaches(j, j->plan.rank[0].host);
-}
-
-/* [host]: it has ranks, and a name rather than a number; the caller frees it. */
-static bool *named_hosts(const struct job *j)
-{
-	bool *named = xcalloc(j->agents.n, sizeof *named);
-	struct sockaddr_storage a;
-
-	for (size_t i = 0; i < j->agents.n; i++)
-		named[i] = job_needs(j, i) &&
-			   lookup_number(j->agents.host[i].name, &a) != 0;
-	return named;
-}
 
 /* The names that host I looks up: that of rank 0's host, which programs put into
  * MASTER_ADDR, and those of the hosts behind I; behind the last host is the first. */
@@ -143,15 +120,22 @@ static void names_for(struct strv *names, const struct job *j, const bool *named
 
 void check_ask(struct job *j)
 {
-	bool *named = named_hosts(j);
+	/* MASTER_PORT is open if the agent of rank 0's host is up */
+	const bool listens = job_reaches(j, j->plan.rank[0].host);
+	/* by host: it has ranks, and a name rather than a number */
+	bool *named = xcalloc(j->agents.n, sizeof *named);
+	struct sockaddr_storage a;
 
+	for (size_t i = 0; i < j->agents.n; i++)
+		named[i] = job_needs(j, i) &&
+			   lookup_number(j->agents.host[i].name, &a) != 0;
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 		struct strv words = { 0 }, names = { 0 };
 		struct wire_check m = { .epoch = j->epoch,
 					.timeout_ms =
 						(uint32_t)j->request->start_timeout_ms,
-					.connect = master_listens(j) };
+					.connect = listens };
 		const struct app *app;
 
 		if (!job_reaches(j, i))

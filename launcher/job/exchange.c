@@ -121,22 +121,6 @@ static bool takes_part(const struct exchange *e, uint32_t rank)
 	return low < e->nranks && e->rank[low] == rank;
 }
 
-static bool is_list(const struct plan *plan, const wire_u32v *ranks)
-{
-	for (size_t i = 0; i < ranks->n; i++)
-		if (ranks->v[i] >= plan->np || (i && ranks->v[i] <= ranks->v[i - 1]))
-			return false;
-	return true;
-}
-
-static bool has_part(const struct plan *plan, uint32_t host, const wire_u32v *ranks)
-{
-	for (size_t i = 0; i < ranks->n; i++)
-		if (plan->rank[ranks->v[i]].host == host)
-			return true;
-	return !ranks->n && plan->local_size[host];
-}
-
 static void list_givers(const struct epoch *epoch, struct exchange *e)
 {
 	const struct plan *plan = epoch->plan;
@@ -174,13 +158,6 @@ static bool exchange_has(const struct exchange *e, uint32_t host)
 	const struct giver *g = giver_of(e, host);
 
 	return g && (g->gave || g->data.len);
-}
-
-static bool is_it(const struct exchange *e, const struct wire_exchange *m)
-{
-	return e->use == m->use && e->number == m->number && e->nranks == m->ranks.n &&
-	       (!e->nranks ||
-		!memcmp(e->rank, m->ranks.v, e->nranks * sizeof *e->rank));
 }
 
 static struct exchange *exchange_add(struct exchanges *x, const struct wire_exchange *m)
@@ -459,14 +436,17 @@ static void exchange_settle(struct exchanges *x, struct exchange *e)
 
 /* ---- what comes ---- */
 
-/* HOST, which has given nothing to E yet, gives to too many. */
-static bool is_too_busy(const struct exchanges *x, uint32_t host, bool init)
+/* RANKS are a list of the plan's, and HOST has one of them. */
+static bool has_part(const struct plan *plan, uint32_t host, const wire_u32v *ranks)
 {
-	size_t n = 0;
+	bool has = !ranks->n && plan->local_size[host];
 
-	for (const struct exchange *e = x->first; e; e = e->following)
-		n += (!init || e->use == EXCHANGE_INIT) && exchange_has(e, host);
-	return n >= (init ? 1 : EXCHANGES_MOST);
+	for (size_t i = 0; i < ranks->n; i++) {
+		if (ranks->v[i] >= plan->np || (i && ranks->v[i] <= ranks->v[i - 1]))
+			return false;
+		has |= plan->rank[ranks->v[i]].host == host;
+	}
+	return has;
 }
 
 /* May HOST give M?  What is wrong, or NULL, and *MOST bytes in all. */
@@ -475,10 +455,14 @@ static const char *exchange_judge(const struct exchanges *x, uint32_t host,
 				  size_t *most)
 {
 	const struct plan *plan = x->epoch.plan;
+	const bool init = m->use == EXCHANGE_INIT;
+	size_t given = 0; /* to how many it has given */
 
-	if (first && is_too_busy(x, host, m->use == EXCHANGE_INIT))
+	for (const struct exchange *e = x->first; first && e; e = e->following)
+		given += (!init || e->use == EXCHANGE_INIT) && exchange_has(e, host);
+	if (given >= (init ? 1 : EXCHANGES_MOST))
 		return "too many exchanges";
-	if (m->use == EXCHANGE_INIT)
+	if (init)
 		return x->init.takes(x->init.ctx, host, m, first, most);
 	*most = m->use == EXCHANGE_PMI1
 			? plan->local_size[host] * (size_t)EXCHANGE_RANK_BYTES
@@ -519,13 +503,15 @@ const char *exchange_take(struct exchanges *x, struct host *h,
 	if (!x)
 		return "'exchange' message out of turn";
 	host = epoch_index(&x->epoch, h);
-	if (m->use >= EXCHANGE_USES || !is_list(x->epoch.plan, &m->ranks) ||
-	    !has_part(x->epoch.plan, host, &m->ranks) ||
+	if (m->use >= EXCHANGE_USES || !has_part(x->epoch.plan, host, &m->ranks) ||
 	    m->last > (init ? EXCHANGE_WHOLE : EXCHANGE_LACKS_RANK) ||
 	    (!m->last && !m->data.n))
 		return "malformed 'exchange' message";
 	e = x->first;
-	while (e && !is_it(e, m))
+	while (e &&
+	       (e->use != m->use || e->number != m->number || e->nranks != m->ranks.n ||
+		(e->nranks &&
+		 memcmp(e->rank, m->ranks.v, e->nranks * sizeof *e->rank) != 0)))
 		e = e->following;
 	wrong = exchange_judge(x, host, m, !e || !exchange_has(e, host), &most);
 	if (wrong)

@@ -109,18 +109,6 @@ const char *fence_change(struct fence *f, const struct host *h,
 	return NULL;
 }
 
-/* A rank that waits for a world does so no more. */
-static bool forget_waiting(struct fence *f, const wire_u32v *ranks)
-{
-	const bool waited = ranks->n == 1 && f->waits[ranks->v[0]];
-
-	if (waited) {
-		f->waits[ranks->v[0]] = false;
-		f->nwaits--;
-	}
-	return waited;
-}
-
 /* ---- losses ---- */
 
 static void tell_lost(struct fence *f, size_t host, const struct wire_lost *m)
@@ -238,8 +226,11 @@ const char *fence_lost(struct fence *f, const struct host *h, const struct wire_
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (!epoch_has_rank(&f->epoch, h, m->ranks.v[i]))
 			return "message about a rank of another host";
-	if (forget_waiting(f, &m->ranks))
+	if (m->ranks.n == 1 && f->waits[m->ranks.v[0]]) { /* for the next world */
+		f->waits[m->ranks.v[0]] = false;
+		f->nwaits--;
 		return NULL;
+	}
 	if (!m->init_round)
 		return "'lost' message out of turn";
 	if (m->init_round >= member->lost_round) {

@@ -52,21 +52,16 @@ void job_turn(struct job *j)
 	} while (ev != EV_NONE);
 }
 
-/* A signal after a failure leaves the failure's status, but ^C always shows: a shell's
- * loop has to see it. */
-static bool job_counts(const struct job *j, int signo)
-{
-	return signo == SIGINT || j->phase <= JOB_RUN ||
-	       (j->phase < JOB_CLOSE && phase_restart_wanted(j));
-}
-
 void job_signal(struct job *j, int signo)
 {
 	switch (signo) {
 	case SIGINT:
 	case SIGTERM:
 	case SIGHUP:
-		if (!j->signo && job_counts(j, signo))
+		/* A signal after a failure leaves the failure's status, but ^C always
+		 * shows: a shell's loop has to see it. */
+		if (!j->signo && (signo == SIGINT || j->phase <= JOB_RUN ||
+				  (j->phase < JOB_CLOSE && phase_restart_wanted(j))))
 			j->signo = signo;
 		j->signals.last = signo;
 		if (signo == SIGINT)
@@ -148,16 +143,6 @@ static bool slots_known(const struct job *j)
 	return j->request->per_object == PER_NODE;
 }
 
-/* How many hosts will be logged in to. */
-static size_t count_remote(const struct job *j)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < j->agents.n; i++)
-		n += job_needs(j, i) && j->agents.host[i].transport == &transport_ssh;
-	return n;
-}
-
 /* A line of --events among the output of the ranks. */
 static void on_event(void *ctx, const char *line, size_t n)
 {
@@ -171,6 +156,8 @@ static void on_event(void *ctx, const char *line, size_t n)
 
 void job_begin(struct job *j)
 {
+	size_t logins = 0;
+
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
 	j->usage = xcalloc(j->agents.n, sizeof *j->usage);
 	j->phase = JOB_LAUNCH;
@@ -183,7 +170,10 @@ void job_begin(struct job *j)
 		j->refused = true;
 		return;
 	}
-	j->agents.setup.pool = ssh_pool_open(j->base, count_remote(j));
+	for (size_t i = 0; i < j->agents.n; i++)
+		logins += job_needs(j, i) &&
+			  j->agents.host[i].transport == &transport_ssh;
+	j->agents.setup.pool = ssh_pool_open(j->base, logins);
 	acts_launch(j);
 	phase_await(j);
 	j->deadline_ms = phase_deadline_ms(j, clock_ms());

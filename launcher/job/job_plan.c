@@ -3,14 +3,6 @@
 #include "launcher/hosts.h"
 #include "launcher/job/report.h"
 
-/* How many of H's GPUs the job may use. */
-static uint32_t usable_gpus(const struct job *j, const struct host *h)
-{
-	const size_t n = j->spec.gpus.n;
-
-	return n && n < h->gpus ? (uint32_t)n : h->gpus;
-}
-
 bool job_has_gpu_slots(const struct job *j, size_t i)
 {
 	const struct host_in_list *list = j->agents.host[i].list;
@@ -24,8 +16,10 @@ bool job_has_gpu_slots(const struct job *j, size_t i)
 /* SLOTS of H as a number. */
 static int plan_resolve(const struct job *j, const struct host *h, int slots)
 {
+	const size_t given = j->spec.gpus.n; /* --gpus */
+
 	if (slots == SLOTS_GPUS || (slots == SLOTS_AUTO && h->gpus))
-		return (int)usable_gpus(j, h);
+		return given && given < h->gpus ? (int)given : (int)h->gpus;
 	if (slots == SLOTS_AUTO)
 		return h->node_cpus && (uint32_t)h->node_cpus < h->cores
 			       ? h->node_cpus

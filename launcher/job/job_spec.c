@@ -36,18 +36,6 @@ static void random_bytes(void *bytes, size_t n)
 		die("no random numbers", errno);
 }
 
-/* A process that knows the name may speak for a rank: it is not the job's id, which
- * /proc/net/unix shows to all. */
-static void name_nspace(struct job_spec *s)
-{
-	unsigned char random[16];
-	char hex[2 * sizeof random + 1];
-
-	random_bytes(random, sizeof random);
-	str_hex(hex, random, sizeof random);
-	snprintf(s->nspace, sizeof s->nspace, "berth-%s", hex);
-}
-
 static bool in_managed_job(void)
 {
 	static const char *const names[] = { "SLURM_JOB_ID", "PBS_JOBID",
@@ -268,33 +256,28 @@ static bool has_ptys(const struct job *j)
 	return j->request->pty || isatty(STDOUT_FILENO);
 }
 
-/* Of COLUMNS of the terminal those behind the label of a line: a program that fills its
- * lines would have each of them wrapped. */
-static uint32_t columns_of_rank(const struct job *j, uint32_t columns)
-{
-	const struct request *r = j->request;
-	const uint32_t label =
-		lines_label_columns(r->tag_style, r->timestamps, j->plan.np);
-
-	return columns > label + COLUMNS_LEAST ? columns - label
-	       : columns > COLUMNS_LEAST       ? COLUMNS_LEAST
-					       : columns;
-}
-
-/* The size of the user's terminal, if there is one. */
+/* The size of the user's terminal, if there is one.  Its columns are those behind the
+ * label of a line: a program that fills its lines would have each of them wrapped. */
 static void put_window(const struct job *j, struct host *h)
 {
+	const struct request *r = j->request;
+	const unsigned label =
+		lines_label_columns(r->tag_style, r->timestamps, j->plan.np);
 	static const int fds[] = { STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO };
 	struct winsize size = { 0 };
+	struct wire_window m;
 
 	if (!has_ptys(j))
 		return;
 	for (size_t i = 0; i < sizeof fds / sizeof *fds && !size.ws_col; i++)
 		ioctl(fds[i], TIOCGWINSZ, &size);
+	m.rows = size.ws_row;
+	m.columns = size.ws_col;
+	if (m.columns > COLUMNS_LEAST)
+		m.columns = m.columns > label + COLUMNS_LEAST ? m.columns - label
+							      : COLUMNS_LEAST;
 	if (size.ws_col)
-		wire_pack_window(&h->out, &(struct wire_window){
-						  size.ws_row,
-						  columns_of_rank(j, size.ws_col) });
+		wire_pack_window(&h->out, &m);
 }
 
 void job_spec_window(struct job *j)
@@ -480,6 +463,8 @@ static void send_jobs(struct job *j, const struct strv *env)
 
 void job_spec_send(struct job *j)
 {
+	unsigned char random[16];
+	char hex[2 * sizeof random + 1];
 	struct strv env = { 0 };
 
 	choose_master(j);
@@ -489,7 +474,11 @@ void job_spec_send(struct job *j)
 	if (j->spec.credit_bytes > CREDIT_MOST)
 		j->spec.credit_bytes = CREDIT_MOST;
 	random_bytes(j->spec.key, sizeof j->spec.key);
-	name_nspace(&j->spec);
+	/* A process that knows the name may speak for a rank: it is not the job's id,
+	 * which /proc/net/unix shows to all. */
+	random_bytes(random, sizeof random);
+	str_hex(hex, random, sizeof random);
+	snprintf(j->spec.nspace, sizeof j->spec.nspace, "berth-%s", hex);
 	j->spec.own_names = own_names_differ(j);
 	if (!j->request->forward_listed)
 		env_forward(&env, environ, j->spec.managed,

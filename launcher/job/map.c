@@ -112,14 +112,6 @@ static void open_pool(struct pool *q, const struct request *r, size_t a,
 	make_room(q);
 }
 
-static void close_pool(struct pool *q)
-{
-	free(q->host);
-	free(q->at);
-	free(q->room);
-	free(q->seq);
-}
-
 /* The sum of all slots, or of all limits (NO_LIMIT if one host has none). */
 static uint64_t map_total(const struct room *room, size_t n, bool most)
 {
@@ -483,8 +475,12 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	number_across(&p);
 	*plan = p;
 out:
-	for (size_t a = 0; a < r->napp; a++)
-		close_pool(&pools[a]);
+	for (size_t a = 0; a < r->napp; a++) {
+		free(pools[a].host);
+		free(pools[a].at);
+		free(pools[a].room);
+		free(pools[a].seq);
+	}
 	free(pools);
 	return rc;
 }

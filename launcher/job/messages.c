@@ -340,11 +340,6 @@ static const char *on_cleared(struct job *j, struct host *h,
 	return NULL;
 }
 
-static const char *on_credit(struct job *j, struct host *h, const struct wire_credit *m)
-{
-	return input_credit(j->input, h, m->bytes) ? NULL : "credit beyond its limit";
-}
-
 static const char *on_agent_note(struct job *j, struct host *h,
 				 const struct wire_log *m)
 {
@@ -398,7 +393,9 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(check_done, check_done(j, h, &m))
 		TAKE_JOB(started, on_started(j, h, &m))
 		TAKE_JOB(exited, messages_on_exited(j, h, &m))
-		TAKE_JOB(credit, on_credit(j, h, &m))
+		TAKE_JOB(credit, input_credit(j->input, h, m.bytes)
+					 ? NULL
+					 : "credit beyond its limit")
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
 		TAKE_JOB(host_map_request, on_host_map_request(j, h))

@@ -314,13 +314,6 @@ static const char *wrong_rank(const struct names *n, const struct host *h,
 		       : "message about a rank of another host";
 }
 
-/* The first COUNT names of M are taken back. */
-static void take_back(struct names *n, const struct wire_publish *m, size_t count)
-{
-	while (count--)
-		name_free(n, names_find(n, m->keys.v[count]));
-}
-
 /* All of M, or nothing. */
 static enum found_status names_add(struct names *n, const struct wire_publish *m)
 {
@@ -338,7 +331,8 @@ static enum found_status names_add(struct names *n, const struct wire_publish *m
 		struct name **at = names_find(n, m->keys.v[i]), *one;
 
 		if (*at) { /* M names it twice */
-			take_back(n, m, i);
+			while (i--)
+				name_free(n, names_find(n, m->keys.v[i]));
 			return FOUND_DUPLICATE;
 		}
 		one = xmalloc(sizeof *one);

@@ -394,25 +394,20 @@ void plan_print_text(struct str *out, const struct job *j, size_t columns)
 
 /* ---- both ---- */
 
-/* Of stdout, if it is a terminal. */
-static size_t stdout_columns(void)
-{
-	struct winsize size = { 0 };
-
-	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)
-		return size.ws_col;
-	return FILE_COLUMNS;
-}
-
 void report_plan(struct job *j)
 {
+	struct winsize size = { 0 };
+	size_t columns = FILE_COLUMNS;
 	struct str out = { 0 };
 
+	if (j->request->verbosity > 0)
+		columns = 0;
+	else if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)
+		columns = size.ws_col;
 	if (j->request->plan == PLAN_JSON)
 		json_plan(&out, j);
 	else
-		plan_print_text(&out, j,
-				j->request->verbosity > 0 ? 0 : stdout_columns());
+		plan_print_text(&out, j, columns);
 	fputs(str_text(&out), stdout);
 	str_free(&out);
 }

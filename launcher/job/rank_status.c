@@ -203,17 +203,6 @@ static void print_last(const struct rank_status *s, const struct rank_set *missi
 	str_add(out, ")");
 }
 
-/* Once, how the user gets more: by a key, or without a terminal by a signal. */
-static void print_stall_hint(struct rank_status *s, struct err *e)
-{
-	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-		err_hint(e,
-			 "run 'kill -QUIT %d' on this machine to see the status of "
-			 "every rank",
-			 (int)getpid());
-	output_note(s->uses.output, "hint: %s", e->hint);
-}
-
 /* `rank 2 on 'n2'`, `ranks 2,5`, or NONE. */
 static void print_some(const struct rank_status *s, const struct rank_set *set,
 		       const char *none, struct str *out)
@@ -242,8 +231,14 @@ static void print_stall(struct rank_status *s, const struct stall *st)
 		st->text, str_text(&last));
 	if (s->uses.warns) {
 		output_note(s->uses.output, "runner: warning: %s", e.text);
+		/* once: how the user gets more, by a key or by a signal */
+		if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+			err_hint(&e,
+				 "run 'kill -QUIT %d' on this machine to see the "
+				 "status of every rank",
+				 (int)getpid());
 		if (!*s->uses.hinted)
-			print_stall_hint(s, &e);
+			output_note(s->uses.output, "hint: %s", e.hint);
 		*s->uses.hinted = true;
 	}
 	events_begin(s->uses.events, "stall");
@@ -424,18 +419,6 @@ static struct stall *get_stall(struct rank_status *s, const struct rank_set *mis
 	return st;
 }
 
-/* Whether one more report of a stall from H is shown. */
-static bool is_stall_taken(struct rank_status *s, const struct host *h)
-{
-	uint32_t *stalls = &s->host[epoch_index(&s->epoch, h)].stalls;
-
-	*stalls += *stalls <= STALLS_TAKEN;
-	if (*stalls == STALLS_TAKEN)
-		output_note(s->uses.output, "runner: %s: further stalls are not shown",
-			    h->name);
-	return *stalls < STALLS_TAKEN;
-}
-
 /* A line has named the rank while it waited in this operation: it begins with how many
  * seconds it has waited by its own clock. */
 static bool status_is_named(struct rank_status *s, const struct wire_stall *m)
@@ -452,12 +435,18 @@ const char *rank_status_stall(struct rank_status *s, const struct host *h,
 			      const struct wire_stall *m)
 {
 	struct rank_set missing = { 0 };
+	uint32_t *stalls;
 	struct stall *st;
 	char *text;
 
 	if (!is_sound(s, h, m->rank))
 		return not_its;
-	if (!is_stall_taken(s, h))
+	stalls = &s->host[epoch_index(&s->epoch, h)].stalls;
+	*stalls += *stalls <= STALLS_TAKEN;
+	if (*stalls == STALLS_TAKEN)
+		output_note(s->uses.output, "runner: %s: further stalls are not shown",
+			    h->name);
+	if (*stalls >= STALLS_TAKEN)
 		return NULL;
 	for (size_t i = 0; i < m->missing.n; i++)
 		if (m->missing.v[i] >= s->epoch.plan->np)

@@ -36,39 +36,12 @@ static bool find_seq(const struct rank_waits *waits, uint32_t rank, uint32_t set
 	return set == WIRE_INIT_ROUNDS || !(set & ~ASYNCHRONOUS); /* of all ranks */
 }
 
-/* RANK has ended, and one that waits for the next world does not wait for it. */
-static bool is_out(const struct rank_waits *waits, uint32_t rank, uint32_t runs)
-{
-	return runs == WAITS_FOR_WORLD && epoch_has_ended(waits->epoch, rank);
-}
-
-/* The ranks that RANK waits for, if it is in an operation. */
-static void find_missing(const struct rank_waits *waits, uint32_t rank,
-			 struct rank_set *missing)
-{
-	const struct rank_op *op = waits->op[rank];
-	uint32_t seq;
-
-	for (size_t i = 0; op && i < op->n; i++)
-		for (uint32_t k = 0; op->runs[i] && k < waits->epoch->plan->np; k++)
-			if (k != rank && !is_out(waits, k, op->runs[i]) &&
-			    find_seq(waits, k, op->set[i], &seq) &&
-			    (int32_t)(seq - op->seq[i]) < 0)
-				rank_set_add(missing, k);
-}
-
-/* "rank 3", or "ranks 3-5". */
-static void print_ranks(struct str *out, const struct rank_set *set)
-{
-	str_add(out, rank_set_count(set) > 1 ? "ranks " : "rank ");
-	rank_set_print(out, set);
-}
-
 void rank_waits_print(struct str *out, const struct rank_set *set)
 {
 	const size_t begin = out->len;
 
-	print_ranks(out, set);
+	str_add(out, rank_set_count(set) > 1 ? "ranks " : "rank ");
+	rank_set_print(out, set);
 	if (out->len - begin <= LIST_BYTES)
 		return;
 	while (out->s[--out->len] != ',' || out->len - begin > LIST_BYTES)
@@ -86,32 +59,12 @@ bool rank_waits_alike(const struct rank_op *a, const struct rank_op *b)
 	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
 }
 
-static bool waits_in_init(const struct rank_op *op)
-{
-	for (size_t i = 0; op && i < op->n; i++)
-		if (op->set[i] == WIRE_INIT_ROUNDS && op->runs[i])
-			return true;
-	return false;
-}
-
 /* RANK has left the library.  It may have been in the operation before. */
 static bool has_left(const struct rank_waits *waits, uint32_t rank)
 {
 	const struct rank_op *op = waits->op[rank];
 
 	return epoch_has_ended(waits->epoch, rank) || (op && !*op->text);
-}
-
-/* `; waits for ranks 3-5`. */
-static char *wait_text(const struct rank_set *missing)
-{
-	struct str out = { 0 };
-
-	if (!rank_set_count(missing))
-		return xstrdup("");
-	str_add(&out, "; waits for ");
-	rank_waits_print(&out, missing);
-	return str_take(&out);
 }
 
 static void wait_free(struct rank_wait *w)
@@ -124,7 +77,11 @@ static void wait_free(struct rank_wait *w)
 const struct rank_wait *rank_waits_get(struct rank_waits *waits, uint32_t rank)
 {
 	const struct rank_op *op = waits->op[rank];
+	const uint32_t np = waits->epoch->plan->np;
 	struct rank_wait *w = waits->v;
+	struct str text = { 0 };
+	bool in_init = false;
+	uint32_t seq;
 
 	for (; w < waits->v + waits->n && w < waits->v + RANK_WAITS_MOST; w++)
 		if (rank_waits_alike(w->op, op))
@@ -132,12 +89,26 @@ const struct rank_wait *rank_waits_get(struct rank_waits *waits, uint32_t rank)
 	w = &waits->v[waits->n++ % RANK_WAITS_MOST];
 	wait_free(w);
 	w->op = op;
-	find_missing(waits, rank, &w->missing);
-	w->text = wait_text(&w->missing);
-	for (uint32_t k = 0;
-	     k < waits->epoch->plan->np && w->nanswer < RANK_WAIT_ANSWER; k++)
-		if (rank_set_has(&w->missing, k) &&
-		    (waits_in_init(op) || !has_left(waits, k)))
+	for (size_t i = 0; op && i < op->n; i++) {
+		in_init |= op->set[i] == WIRE_INIT_ROUNDS && op->runs[i];
+		for (uint32_t k = 0; op->runs[i] && k < np; k++) {
+			/* a rank that waits for the next world does not wait for one
+			 * that has ended */
+			const bool out = op->runs[i] == WAITS_FOR_WORLD &&
+					 epoch_has_ended(waits->epoch, k);
+
+			if (k != rank && !out && find_seq(waits, k, op->set[i], &seq) &&
+			    (int32_t)(seq - op->seq[i]) < 0)
+				rank_set_add(&w->missing, k);
+		}
+	}
+	if (rank_set_count(&w->missing)) {
+		str_add(&text, "; waits for ");
+		rank_waits_print(&text, &w->missing);
+	}
+	w->text = str_take(&text);
+	for (uint32_t k = 0; k < np && w->nanswer < RANK_WAIT_ANSWER; k++)
+		if (rank_set_has(&w->missing, k) && (in_init || !has_left(waits, k)))
 			w->answer[w->nanswer++] = k;
 	return w;
 }

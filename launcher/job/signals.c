@@ -44,24 +44,20 @@ static void signals_resume(struct job *j)
 	input_wake(j->input);
 }
 
-static bool hosts_know(const struct job *j)
-{
-	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->agents.host[i].state == HOST_UP && j->agents.host[i].out.len)
-			return false;
-	return true;
-}
-
 static void pause_in(struct job *j, unsigned ms);
 
 static void signals_on_pause(evutil_socket_t fd, short what, void *ctx)
 {
 	struct job *j = ctx;
 	uint64_t begin_ms = clock_ms();
+	bool told = true; /* the hosts */
 
 	(void)fd;
 	(void)what;
-	if (!hosts_know(j) && begin_ms < j->signals.pause_by_ms) {
+	for (size_t i = 0; i < j->agents.n; i++)
+		told &= j->agents.host[i].state != HOST_UP ||
+			!j->agents.host[i].out.len;
+	if (!told && begin_ms < j->signals.pause_by_ms) {
 		pause_in(j, 1);
 		return;
 	}

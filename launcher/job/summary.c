@@ -43,16 +43,6 @@ static const char *summary_source(bool cgroup)
 
 /* ---- for people ---- */
 
-static int widest_name(const struct summary *s)
-{
-	size_t most = 4;
-
-	for (size_t i = 0; i < s->n; i++)
-		if (s->usage[i].ranks && strlen(s->host[i]) > most)
-			most = strlen(s->host[i]);
-	return (int)most;
-}
-
 static void text_host(struct str *out, const struct summary *s, size_t i, int width)
 {
 	const struct usage *u = &s->usage[i];
@@ -75,7 +65,7 @@ static void text_host(struct str *out, const struct summary *s, size_t i, int wi
 
 void summary_text(struct str *out, const struct summary *s)
 {
-	const int width = widest_name(s);
+	int width = 4; /* of the longest name */
 	bool head = false;
 
 	str_addf(out, "summary: status %d after %.1f s, %u restart%s", s->status,
@@ -85,6 +75,9 @@ void summary_text(struct str *out, const struct summary *s)
 		str_addf(out, "\n  cause: %s", s->cause);
 	if (s->logs)
 		str_addf(out, "\n  logs: %s", s->logs);
+	for (size_t i = 0; i < s->n; i++)
+		if (s->usage[i].ranks && (int)strlen(s->host[i]) > width)
+			width = (int)strlen(s->host[i]);
 	for (size_t i = 0; i < s->n; i++) {
 		if (!s->usage[i].ranks)
 			continue;
