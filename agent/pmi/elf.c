@@ -280,16 +280,6 @@ static bool add_folders(struct image *f, struct strv *out, uint64_t at)
 
 /* ---- the dynamic segment ---- */
 
-static bool find_dynamic(struct image *f, Elf64_Phdr *out)
-{
-	for (size_t i = 0; i < f->head.e_phnum; i++) {
-		*out = elf_segment(f, i);
-		if (out->p_type == PT_DYNAMIC)
-			return true;
-	}
-	return false;
-}
-
 /* The addresses that the entries name; of several alike the last, as in the loader. */
 static bool read_dynamic(struct image *f, const Elf64_Phdr *where)
 {
@@ -339,14 +329,6 @@ static bool read_needed(struct image *f, struct elf *out)
 }
 
 /* ---- symbols ---- */
-
-/* All hash tables have words of 32 bits, but those of s390x and Alpha. */
-static uint64_t count_by_hash(struct image *f)
-{
-	const uint8_t *p = f->hash ? part_at_address(f, f->hash, 8) : NULL;
-
-	return p ? elf_word(p + 4) : 0;
-}
 
 /* The number behind the last symbol of the chain that begins with symbol I.  AT: the
  * word of I, with ROOM bytes from there on; the last word of a chain is odd. */
@@ -412,8 +394,9 @@ static uint64_t count_by_sections(struct image *f)
 /* Symbol 0 is there always, so no table has 0 of them. */
 static bool read_imports(struct image *f, struct strv *out)
 {
-	uint64_t n = count_by_hash(f);
-	const uint8_t *p;
+	/* its words have 32 bits, but for s390x and Alpha */
+	const uint8_t *p = f->hash ? part_at_address(f, f->hash, 8) : NULL;
+	uint64_t n = p ? elf_word(p + 4) : 0;
 
 	if (!n)
 		n = count_by_gnu_hash(f);
@@ -436,7 +419,7 @@ static bool read_imports(struct image *f, struct strv *out)
 
 static void elf_parse_image(struct image *f, struct elf *out)
 {
-	Elf64_Phdr where;
+	Elf64_Phdr where = { .p_type = PT_NULL };
 
 	*out = (struct elf){ 0 };
 	f->left = ELF_MOST_BYTES;
@@ -446,7 +429,9 @@ static void elf_parse_image(struct image *f, struct elf *out)
 	if (!f->segments)
 		return;
 	out->is_elf = true;
-	if (!find_dynamic(f, &where))
+	for (size_t i = 0; i < f->head.e_phnum && where.p_type != PT_DYNAMIC; i++)
+		where = elf_segment(f, i);
+	if (where.p_type != PT_DYNAMIC)
 		return;
 	out->is_dynamic = true;
 	if (!read_dynamic(f, &where) || !read_needed(f, out) ||
@@ -460,31 +445,26 @@ void elf_parse(struct elf *out, const void *bytes, size_t n, const char *folder)
 			out);
 }
 
-/* The folder of PATH, with no symbolic link in it: so the loader replaces $ORIGIN. */
-static char *folder_of(const char *path)
-{
-	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
-
-	if (slash)
-		slash[slash == real] = '\0';
-	return real ? real : xstrdup(".");
-}
-
 void elf_read(struct elf *out, const char *path)
 {
 	/* To open a FIFO without a writer would block. */
 	struct image f = { .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
 	struct stat st;
-	char *folder;
 
 	*out = (struct elf){ 0 };
 	if (f.fd < 0)
 		return;
 	if (!fstat(f.fd, &st) && S_ISREG(st.st_mode)) {
-		f.folder = folder = folder_of(path);
+		/* without symbolic links: so the loader replaces $ORIGIN */
+		char *real = realpath(path, NULL),
+		     *slash = real ? strrchr(real, '/') : NULL;
+
+		if (slash)
+			slash[slash == real] = '\0';
+		f.folder = real ? real : ".";
 		f.size = (uint64_t)st.st_size;
 		elf_parse_image(&f, out);
-		free(folder);
+		free(real);
 	}
 	while (f.blocks) {
 		struct block *next = f.blocks->next;

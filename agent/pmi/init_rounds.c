@@ -64,18 +64,6 @@ struct init_round *init_round_add(struct server *s, uint32_t number)
 	return round;
 }
 
-/* A rank is in it, or was until it was lost: `rank_op` then says what it did. */
-static bool in_use(const struct server *s, const struct init_round *round)
-{
-	for (const struct client *c = s->client; c; c = c->next)
-		if (c->fd >= 0 && c->round == round)
-			return true;
-	for (size_t i = 0; i < s->job->ranks.n; i++)
-		if (s->member[i].round == round && s->member[i].state == MEMBER_LOST)
-			return true;
-	return false;
-}
-
 void init_rounds_free(struct server *s)
 {
 	for (size_t i = 0; i < s->job->ranks.n; i++) {
@@ -175,8 +163,15 @@ bool init_rounds_settle(struct server *s)
 
 	while (*at) {
 		struct init_round *round = *at;
+		bool used = false;
 
-		if (in_use(s, round)) {
+		for (const struct client *c = s->client; c && !used; c = c->next)
+			used = c->fd >= 0 && c->round == round;
+		/* `rank_op` says what a lost rank did in it */
+		for (size_t i = 0; i < s->job->ranks.n && !used; i++)
+			used = s->member[i].round == round &&
+			       s->member[i].state == MEMBER_LOST;
+		if (used) {
 			if (round->unmarked)
 				init_round_mark(s, round);
 			again |= round->unmarked && round->head;

@@ -129,47 +129,32 @@ static char *file_in_folders(const struct strv *folders, const char *name)
 	return path;
 }
 
-/* The path of NAME in a folder of LIBRARY_PATH, which has a ':' or a ';' between them,
- * as in the loader; or NULL. */
-static char *file_in_library_path(const char *library_path, const char *name)
-{
-	char *path = NULL;
-
-	while (library_path && *library_path && !path) {
-		const size_t n = strcspn(library_path, ":;");
-
-		path = file_in(library_path, n, name);
-		library_path += n + (library_path[n] != '\0');
-	}
-	return path;
-}
-
 /* The file of the library NAME that E needs, as the loader finds it, but for what the
  * system's search would find; or NULL.  The caller frees it. */
 static char *library_of(const struct elf *e, const char *name, const char *library_path)
 {
 	char *path = e->folders_first ? file_in_folders(&e->folders, name) : NULL;
 
-	if (!path)
-		path = file_in_library_path(library_path, name);
+	while (library_path && *library_path && !path) {
+		const size_t n = strcspn(library_path, ":;"); /* as the loader has it */
+
+		path = file_in(library_path, n, name);
+		library_path += n + (library_path[n] != '\0');
+	}
 	return path ? path : file_in_folders(&e->folders, name);
 }
 
 /* ---- libpmix ---- */
 
-static bool same_file(const char *a, const char *b)
-{
-	struct stat x, y;
-
-	return !strcmp(a, b) || (!stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev &&
-				 x.st_ino == y.st_ino);
-}
-
 /* Takes PATH, or NULL. */
 static void add_once(struct strv *out, char *path)
 {
+	struct stat x, y;
+
 	for (size_t i = 0; path && i < out->n; i++)
-		if (same_file(out->v[i], path)) {
+		if (!strcmp(out->v[i], path) ||
+		    (!stat(out->v[i], &x) && !stat(path, &y) && x.st_dev == y.st_dev &&
+		     x.st_ino == y.st_ino)) {
 			free(path);
 			return;
 		}

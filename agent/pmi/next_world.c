@@ -17,14 +17,6 @@ char *next_world_wait(struct client *c, uint32_t epoch)
 	return NULL;
 }
 
-/* The agent knows what an ended rank did last until the others go on. */
-static void forget_ended(struct server *s)
-{
-	for (size_t i = 0; i < s->job->ranks.n; i++)
-		if (s->member[i].ended)
-			s->member[i].round = NULL;
-}
-
 static void begin_world(struct server *s, struct init_round *round, uint32_t local)
 {
 	struct member *m = &s->member[local];
@@ -47,24 +39,23 @@ static void begin_world(struct server *s, struct init_round *round, uint32_t loc
 		init_round_send_world(m->client);
 }
 
-static bool is_world(const struct server *s, const struct wire_world *w)
-{
-	for (size_t i = 0; i < w->ranks.n; i++)
-		if (w->ranks.v[i] >= s->job->np ||
-		    (i && w->ranks.v[i] <= w->ranks.v[i - 1]))
-			return false;
-	return w->ranks.n && !init_round_find(s, w->number);
-}
-
 void next_world_begin(struct server *s, const struct wire_world *w)
 {
 	const wire_u32v ours = s->job->ranks;
 	struct init_round *round;
 	uint32_t *in = xcalloc(ours.n, sizeof *in);
+	bool sound = w->ranks.n;
 
-	forget_ended(s);
+	/* the agent knew what an ended rank did last until now, as the others go on */
+	for (size_t i = 0; i < ours.n; i++)
+		if (s->member[i].ended)
+			s->member[i].round = NULL;
 	init_rounds_settle(s);
-	round = is_world(s, w) ? init_round_add(s, w->number) : NULL;
+	for (size_t i = 0; i < w->ranks.n && sound; i++)
+		sound = w->ranks.v[i] < s->job->np &&
+			(!i || w->ranks.v[i] > w->ranks.v[i - 1]);
+	sound = sound && !init_round_find(s, w->number);
+	round = sound ? init_round_add(s, w->number) : NULL;
 	if (round) {
 		round->rank = xcalloc(w->ranks.n, sizeof *round->rank);
 		memcpy(round->rank, w->ranks.v, w->ranks.n * sizeof *round->rank);

@@ -81,29 +81,6 @@ static bool takes_part(const struct count *c, uint32_t rank)
 	return !c->nranks;
 }
 
-/* A rank of this host has died that was to take part. */
-static bool exchange_lacks_rank(const struct pmix *p, const struct count *c)
-{
-	for (size_t i = 0; i < p->s->job->ranks.n; i++)
-		if (p->rank[i].ended && p->rank[i].present &&
-		    takes_part(c, p->s->job->ranks.v[i]))
-			return true;
-	return false;
-}
-
-static void pmix_exchange_give(struct pmix *p, const struct count *c, uint64_t number,
-			       enum exchange_last last, bool withheld, wire_bytes data)
-{
-	struct buf record = { 0 };
-
-	buf_u32(&record, withheld);
-	buf_u32(&record, (uint32_t)data.n);
-	if (data.n)
-		buf_add(&record, data.p, data.n);
-	exchange_give(p->s, c->use, (wire_u32v){ c->rank, c->nranks }, number, last,
-		      &record);
-}
-
 /* The server's request ID ends. */
 static void exchange_answer(struct pmix *p, uint32_t id, bool failed, uint64_t serial,
 			    wire_bytes data)
@@ -123,7 +100,8 @@ static void mark_busy(struct pmix *p, const struct count *c)
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 {
 	const wire_bytes none = { 0 };
-	bool has_part = !m->ranks.n, lacks;
+	bool has_part = !m->ranks.n, local, lacks;
+	struct buf record = { 0 };
 	struct count *c;
 	struct collect *one;
 
@@ -140,9 +118,12 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	if (!has_part)
 		return false;
 	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);
-	lacks = m->withheld == COLLECT_LACKS_RANK ||
-		(c && is_local(p->s, c) && exchange_lacks_rank(p, c));
-	if (c && !lacks && is_local(p->s, c) && c->use != EXCHANGE_PMIX_GROUP) {
+	local = c && is_local(p->s, c);
+	lacks = m->withheld == COLLECT_LACKS_RANK;
+	for (size_t i = 0; local && !lacks && i < p->s->job->ranks.n; i++)
+		lacks = p->rank[i].ended && p->rank[i].present &&
+			takes_part(c, p->s->job->ranks.v[i]);
+	if (local && !lacks && c->use != EXCHANGE_PMIX_GROUP) {
 		mark_busy(p, c);
 		exchange_answer(p, m->id, false, 0, m->withheld ? none : m->data);
 		return true;
@@ -157,9 +138,12 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	};
 	p->collect = one;
 	p->ncollects++;
-	pmix_exchange_give(p, c, one->number,
-			   lacks ? EXCHANGE_LACKS_RANK : EXCHANGE_WHOLE,
-			   m->withheld || lacks, lacks ? none : m->data);
+	buf_u32(&record, m->withheld || lacks);
+	buf_u32(&record, lacks ? 0 : (uint32_t)m->data.n);
+	if (!lacks && m->data.n)
+		buf_add(&record, m->data.p, m->data.n);
+	exchange_give(p->s, c->use, (wire_u32v){ c->rank, c->nranks }, one->number,
+		      lacks ? EXCHANGE_LACKS_RANK : EXCHANGE_WHOLE, &record);
 	return true;
 }
 

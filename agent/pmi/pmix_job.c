@@ -113,15 +113,6 @@ static struct layout lay_out(const struct wire_pmix_job *m)
 	return l;
 }
 
-static void layout_free(struct layout *l, size_t hosts)
-{
-	for (size_t i = 0; i < hosts; i++)
-		str_free(&l->peers[i]);
-	free(l->peers);
-	free(l->n);
-	free(l->first);
-}
-
 static void add_maps(struct px_list *l, const struct wire_pmix_job *m,
 		     const struct layout *lay)
 {
@@ -147,20 +138,6 @@ static void add_maps(struct px_list *l, const struct wire_pmix_job *m,
 	str_free(&vector);
 }
 
-static void add_host(struct px_list *l, const struct wire_pmix_job *m,
-		     const struct layout *lay, uint32_t host)
-{
-	struct px_list one = { 0 };
-
-	px_text(&one, PX_HOSTNAME, m->names.v[host]); /* the first: names the host */
-	px_u32(&one, PX_NODEID, host);
-	px_u32(&one, PX_NODE_SIZE, lay->n[host]);
-	px_u32(&one, PX_LOCAL_SIZE, lay->n[host]);
-	px_rank(&one, PX_LOCAL_LEADER, lay->first[host]);
-	px_text(&one, PX_LOCAL_PEERS, str_text(&lay->peers[host]));
-	px_array(l, PX_NODE_INFO, &one);
-}
-
 static uint32_t app_end(const struct wire_pmix_job *m, size_t app)
 {
 	return app + 1 < m->apps.n ? m->apps.v[app + 1] : m->np;
@@ -173,18 +150,6 @@ static size_t app_of(const struct wire_pmix_job *m, uint32_t rank)
 	while (app + 1 < m->apps.n && app_end(m, app) <= rank)
 		app++;
 	return app;
-}
-
-static void add_app(struct px_list *l, const struct wire_pmix_job *m, size_t app)
-{
-	struct px_list one = { 0 };
-
-	px_u32(&one, PX_APPNUM, (uint32_t)app);
-	px_u32(&one, PX_APP_SIZE, app_end(m, app) - m->apps.v[app]);
-	px_rank(&one, PX_APP_LEADER, m->apps.v[app]);
-	px_text(&one, PX_APP_ARGV, m->commands.v[app]);
-	px_text(&one, PX_WDIR, m->folders.v[app]);
-	px_array(l, PX_APP_INFO, &one);
 }
 
 /* Where a process with CPUS, a list of OS indexes, is in the machine, as libpmix says
@@ -209,73 +174,41 @@ static char *job_locality(const char *cpus)
 	return text;
 }
 
-/* Open MPI makes it where nobody has, with all above it: also while this host is
- * cleared after a KILL of the agent.  So those that are known to want it find it; for
- * others it would be 0.1 ms for each rank. */
-static void job_add_folder(struct px_list *one, uint32_t rank)
+static void add_place(struct px_list *one, const struct wire_pmix_job *m, uint32_t rank,
+		      size_t local)
 {
-	char *folder = xasprintf("%s/job/%u", px.folder, rank);
+	const size_t app = app_of(m, rank);
 
-	if (!mkdir(folder, 0700))
-		px_text(one, PX_PROCDIR, folder);
-	free(folder);
+	px_rank(one, PX_KEY_RANK, rank); /* the first: names the process */
+	px_u16(one, PX_LOCAL_RANK, local);
+	px_u16(one, PX_NODE_RANK, local);
+	px_u32(one, PX_NODEID, m->hosts.v[rank]);
+	px_text(one, PX_HOSTNAME, m->names.v[m->hosts.v[rank]]);
+	px_rank(one, PX_GLOBAL_RANK, rank);
+	px_u32(one, PX_APPNUM, (uint32_t)app);
+	px_rank(one, PX_APP_RANK, rank - m->apps.v[app]);
 }
 
 static void add_rank(struct px_list *l, const struct wire_pmix_job *m, size_t local)
 {
-	const uint32_t rank = m->ranks.v[local];
-	const size_t app = app_of(m, rank);
 	struct px_list one = { 0 };
-	char *place = job_locality(m->cpus.v[local]);
+	char *place = job_locality(m->cpus.v[local]), *folder;
 
-	px_rank(&one, PX_KEY_RANK, rank); /* the first: names the process */
-	px_u16(&one, PX_LOCAL_RANK, local);
-	px_u16(&one, PX_NODE_RANK, local);
-	px_u32(&one, PX_NODEID, m->node);
-	px_text(&one, PX_HOSTNAME, m->names.v[m->node]);
-	px_rank(&one, PX_GLOBAL_RANK, rank);
-	px_u32(&one, PX_APPNUM, (uint32_t)app);
-	px_rank(&one, PX_APP_RANK, rank - m->apps.v[app]);
+	add_place(&one, m, m->ranks.v[local], local);
 	px_u32(&one, PX_REINCARNATION, m->restarts);
 	if (*m->cpus.v[local])
 		px_text(&one, PX_CPUSET, m->cpus.v[local]);
 	if (place)
 		px_text(&one, PX_LOCALITY, place);
-	if (px.expected)
-		job_add_folder(&one, rank);
+	/* Open MPI makes it where nobody has, with all above it: also while this host
+	 * is cleared after a KILL of the agent.  So ranks that are known to want it
+	 * find it; for others it would take 0.1 ms each. */
+	folder = xasprintf("%s/job/%u", px.folder, m->ranks.v[local]);
+	if (px.expected && !mkdir(folder, 0700))
+		px_text(&one, PX_PROCDIR, folder);
+	free(folder);
 	px_array(l, PX_PROC_INFO, &one);
 	free(place);
-}
-
-/* Once libpmix is told of one rank, it derives nothing of the others. */
-static void add_rank_elsewhere(struct px_list *l, const struct wire_pmix_job *m,
-			       uint32_t rank, uint32_t local)
-{
-	const size_t app = app_of(m, rank);
-	struct px_list one = { 0 };
-
-	px_rank(&one, PX_KEY_RANK, rank);
-	px_u16(&one, PX_LOCAL_RANK, local);
-	px_u16(&one, PX_NODE_RANK, local);
-	px_u32(&one, PX_NODEID, m->hosts.v[rank]);
-	px_text(&one, PX_HOSTNAME, m->names.v[m->hosts.v[rank]]);
-	px_rank(&one, PX_GLOBAL_RANK, rank);
-	px_u32(&one, PX_APPNUM, (uint32_t)app);
-	px_rank(&one, PX_APP_RANK, rank - m->apps.v[app]);
-	px_array(l, PX_PROC_INFO, &one);
-}
-
-static void add_ranks_elsewhere(struct px_list *l, const struct wire_pmix_job *m)
-{
-	uint32_t *local = xcalloc(m->names.n, sizeof *local);
-
-	for (uint32_t rank = 0; rank < m->np; rank++) {
-		const uint32_t host = m->hosts.v[rank], here = local[host]++;
-
-		if (host != m->node)
-			add_rank_elsewhere(l, m, rank, here);
-	}
-	free(local);
 }
 
 static void add_job(struct px_list *l, const struct wire_pmix_job *m)
@@ -307,6 +240,7 @@ static int register_job(const struct wire_pmix_job *m)
 {
 	struct px_list l = { 0 };
 	struct layout lay = lay_out(m);
+	uint32_t *local = xcalloc(m->names.n, sizeof *local);
 	int status;
 
 	add_maps(&l, m, &lay);
@@ -315,33 +249,50 @@ static int register_job(const struct wire_pmix_job *m)
 	px_u32(&l, PX_NODE_SIZE, lay.n[m->node]);
 	px_rank(&l, PX_LOCAL_LEADER, lay.first[m->node]);
 	px_text(&l, PX_LOCAL_PEERS, str_text(&lay.peers[m->node]));
-	for (uint32_t i = 0; i < m->names.n; i++)
-		add_host(&l, m, &lay, i);
-	for (size_t i = 0; i < m->apps.n; i++)
-		add_app(&l, m, i);
+	for (uint32_t i = 0; i < m->names.n; i++) {
+		struct px_list one = { 0 };
+
+		px_text(&one, PX_HOSTNAME,
+			m->names.v[i]); /* the first: names the host */
+		px_u32(&one, PX_NODEID, i);
+		px_u32(&one, PX_NODE_SIZE, lay.n[i]);
+		px_u32(&one, PX_LOCAL_SIZE, lay.n[i]);
+		px_rank(&one, PX_LOCAL_LEADER, lay.first[i]);
+		px_text(&one, PX_LOCAL_PEERS, str_text(&lay.peers[i]));
+		px_array(&l, PX_NODE_INFO, &one);
+	}
+	for (size_t i = 0; i < m->apps.n; i++) {
+		struct px_list one = { 0 };
+
+		px_u32(&one, PX_APPNUM, (uint32_t)i);
+		px_u32(&one, PX_APP_SIZE, app_end(m, i) - m->apps.v[i]);
+		px_rank(&one, PX_APP_LEADER, m->apps.v[i]);
+		px_text(&one, PX_APP_ARGV, m->commands.v[i]);
+		px_text(&one, PX_WDIR, m->folders.v[i]);
+		px_array(&l, PX_APP_INFO, &one);
+	}
 	for (size_t i = 0; i < m->ranks.n; i++)
 		add_rank(&l, m, i);
-	if (m->np < PMIX_LARGE_JOB)
-		add_ranks_elsewhere(&l, m);
+	/* once libpmix is told of one rank elsewhere, it derives nothing of others */
+	for (uint32_t rank = 0; m->np < PMIX_LARGE_JOB && rank < m->np; rank++) {
+		const uint32_t host = m->hosts.v[rank], here = local[host]++;
+		struct px_list one = { 0 };
+
+		if (host == m->node)
+			continue;
+		add_place(&one, m, rank, here);
+		px_array(&l, PX_PROC_INFO, &one);
+	}
 	status = px.server_register_nspace(px.nspace, (int)m->ranks.n, l.v, l.n, NULL,
 					   NULL);
 	px_list_free(&l);
-	layout_free(&lay, m->names.n);
+	for (size_t i = 0; i < m->names.n; i++)
+		str_free(&lay.peers[i]);
+	free(lay.peers);
+	free(lay.n);
+	free(lay.first);
+	free(local);
 	return status == PX_DONE ? PX_SUCCESS : status;
-}
-
-/* The variables of a rank, to ALL.  Their number, or -1. */
-static long add_environment(struct strv *all, const struct px_proc *proc)
-{
-	char **env = NULL;
-	long n = 0;
-
-	if (px.server_setup_fork(proc, &env) != PX_SUCCESS)
-		return -1;
-	for (; env && env[n]; n++)
-		strv_take(all, env[n]);
-	free(env);
-	return n;
 }
 
 /* Numbers and lists fit one another: what is told is looked up by them. */
@@ -375,16 +326,18 @@ void job_register(const struct wire_pmix_job *m)
 		px.data_most = EXCHANGE_PMIX_BYTES / m->names.n;
 	for (size_t i = 0; !error.len && i < m->ranks.n; i++) {
 		struct px_proc proc = { .rank = m->ranks.v[i] };
-		long n;
+		char **env = NULL;
 
 		memcpy(proc.nspace, px.nspace, sizeof proc.nspace);
 		status = px.server_register_client(&proc, geteuid(), getegid(), NULL,
 						   NULL, NULL);
-		n = add_environment(&environment, &proc);
-		if ((status != PX_SUCCESS && status != PX_DONE) || n < 0)
+		if (px.server_setup_fork(&proc, &env) != PX_SUCCESS ||
+		    (status != PX_SUCCESS && status != PX_DONE))
 			str_addf(&error, "PMIx_server_register_client: %s",
 				 px.Error_string(status));
-		counts[i] = n < 0 ? 0 : (uint32_t)n;
+		for (; env && env[counts[i]]; counts[i]++)
+			strv_take(&environment, env[counts[i]]);
+		free(env);
 	}
 	wire_pack_pmix_ready(
 		&frame, &(struct wire_pmix_ready){

@@ -53,12 +53,6 @@ static bool names_unpack(const void *bytes, size_t nbytes, void *v, size_t n,
 
 /* ---- names ---- */
 
-/* A key that directs PMIx is not one to publish. */
-static bool is_reserved(const struct px_info *i)
-{
-	return !strncmp(i->key, "pmix.", 5);
-}
-
 /* False: there are too many. */
 static bool list_keys(wire_strv *list, char **keys)
 {
@@ -86,7 +80,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 
 		if (upcall_is(&info[i], PX_PERSISTENCE))
 			m.once = info[i].value.data.byte == PX_PERSIST_FIRST_READ;
-		if (is_reserved(&info[i]))
+		if (!strncmp(info[i].key, "pmix.", 5)) /* it directs PMIx */
 			continue;
 		bytes = names_pack(&values, &info[i].value, 1, PX_VALUE);
 		key_bytes += strlen(info[i].key);
