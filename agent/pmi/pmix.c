@@ -292,7 +292,7 @@ void pmix_free(struct pmix *p)
 	pmix_exchanges_end(p);
 	pmix_modex_end(p);
 	while (p->say)
-		pmix_said(p);
+		server_said(p->s);
 	free(p->rank);
 	free(p->why);
 	free(p->library);
@@ -302,11 +302,18 @@ void pmix_free(struct pmix *p)
 	free(p);
 }
 
-void pmix_open(struct pmix *p, const struct server_pmix *with)
+static struct pmix *pmix_of(const struct server *s)
 {
-	const struct wire_job *job = p->s->job;
+	return s ? s->pmix : NULL;
+}
+
+void server_pmix_open(struct server *s, const struct server_pmix *with)
+{
+	struct pmix *p = pmix_of(s);
 	struct err e = { 0 };
 
+	if (!p)
+		return;
 	p->state = SERVER_PMIX_OPENING;
 	p->folders = with->folders;
 	/* the folders are made while it starts */
@@ -327,20 +334,23 @@ void pmix_open(struct pmix *p, const struct server_pmix *with)
 			    &(struct wire_pmix_open){ .libraries = with->libraries,
 						      .folder = p->folders->files,
 						      .memory = p->folders->memory,
-						      .nspace = job->nspace,
-						      .host = job->own,
-						      .node = job->node,
+						      .nspace = s->job->nspace,
+						      .host = s->job->own,
+						      .node = s->job->node,
 						      .topology = with->topology,
-						      .np = job->np });
+						      .np = s->job->np });
 	pmix_flush(p);
 }
 
-void pmix_start(struct pmix *p, const struct server_pmix *with)
+void server_pmix_start(struct server *s, const struct server_pmix *with)
 {
-	const struct wire_job *job = p->s->job;
+	const struct wire_job *job = s ? s->job : NULL;
+	struct pmix *p = pmix_of(s);
 	const char **names;
 	uint32_t *hosts;
 
+	if (!p || !s->app)
+		return;
 	if (p->state != SERVER_PMIX_OPENING && p->state != SERVER_PMIX_OPEN)
 		return;
 	names = xcalloc(job->nodes, sizeof *names);
@@ -368,25 +378,33 @@ void pmix_start(struct pmix *p, const struct server_pmix *with)
 	pmix_flush(p);
 }
 
-enum server_pmix_state pmix_state(const struct pmix *p, const char **why)
+enum server_pmix_state server_pmix(const struct server *s, const char **why)
 {
+	const struct pmix *p = pmix_of(s);
+
 	*why = p && p->why ? p->why : "";
 	return p ? p->state : SERVER_PMIX_NONE;
 }
 
-pid_t pmix_pid(const struct pmix *p)
+pid_t server_pmix_pid(const struct server *s)
 {
+	const struct pmix *p = pmix_of(s);
+
 	return p ? p->process.pid : 0;
 }
 
-const char *pmix_version(const struct pmix *p, const char **library)
+const char *server_pmix_version(const struct server *s, const char **library)
 {
+	const struct pmix *p = pmix_of(s);
+
 	*library = p && p->library ? p->library : "";
 	return p && p->version ? p->version : "";
 }
 
-wire_strv pmix_environment(const struct pmix *p, size_t local)
+wire_strv server_pmix_environment(const struct server *s, size_t local)
 {
+	const struct pmix *p = pmix_of(s);
+
 	if (!pmix_serves(p))
 		return (wire_strv){ 0 };
 	return (wire_strv){ (const char *const *)p->environment.v + p->first[local],
@@ -411,16 +429,20 @@ const char *pmix_ended(struct pmix *p, size_t local)
 			  : NULL;
 }
 
-bool pmix_any_present(const struct pmix *p)
+bool server_pmix_in_use(const struct server *s)
 {
+	const struct pmix *p = pmix_of(s);
+
 	for (size_t i = 0; p && i < p->s->job->ranks.n; i++)
 		if (p->rank[i].present && !p->rank[i].ended)
 			return true;
 	return false;
 }
 
-const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream)
+const char *server_says(const struct server *s, size_t *local, uint32_t *stream)
 {
+	const struct pmix *p = pmix_of(s);
+
 	if (!p || !p->say)
 		return NULL;
 	*local = p->say->local;
@@ -428,8 +450,9 @@ const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream)
 	return p->say->text;
 }
 
-void pmix_said(struct pmix *p)
+void server_said(struct server *s)
 {
+	struct pmix *p = s->pmix;
 	struct say *one = p->say;
 
 	p->say = one->next;

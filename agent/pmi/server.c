@@ -231,53 +231,6 @@ void server_give(struct server *s, uint32_t given)
 	s->pmi1 = NULL;
 }
 
-void server_pmix_open(struct server *s, const struct server_pmix *with)
-{
-	if (s && s->pmix)
-		pmix_open(s->pmix, with);
-}
-
-void server_pmix_start(struct server *s, const struct server_pmix *with)
-{
-	if (s && s->pmix && s->app)
-		pmix_start(s->pmix, with);
-}
-
-enum server_pmix_state server_pmix(const struct server *s, const char **why)
-{
-	return pmix_state(s ? s->pmix : NULL, why);
-}
-
-pid_t server_pmix_pid(const struct server *s)
-{
-	return pmix_pid(s ? s->pmix : NULL);
-}
-
-const char *server_pmix_version(const struct server *s, const char **library)
-{
-	return pmix_version(s ? s->pmix : NULL, library);
-}
-
-wire_strv server_pmix_environment(const struct server *s, size_t local)
-{
-	return pmix_environment(s ? s->pmix : NULL, local);
-}
-
-bool server_pmix_in_use(const struct server *s)
-{
-	return pmix_any_present(s ? s->pmix : NULL);
-}
-
-const char *server_says(const struct server *s, size_t *local, uint32_t *stream)
-{
-	return pmix_says(s ? s->pmix : NULL, local, stream);
-}
-
-void server_said(struct server *s)
-{
-	pmix_said(s->pmix);
-}
-
 static int take_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	if (host_map_take(s, m, e))

@@ -150,21 +150,12 @@ enum { FOUND_PMI1 = 1u << 31 };
 /* False: the request was not one of PMI-1. */
 bool pmi1_found(struct pmi1 *p, const struct wire_found *m);
 
-/* ---- pmix.c ---- */
+/* ---- pmix.c: also what server.h says of PMIx ---- */
 
 struct pmix *pmix_new(struct server *s);
 void pmix_free(struct pmix *p); /* takes NULL, as do those with a result or a message */
-/* As the functions of server.h. */
-void pmix_open(struct pmix *p, const struct server_pmix *with);
-void pmix_start(struct pmix *p, const struct server_pmix *with);
-enum server_pmix_state pmix_state(const struct pmix *p, const char **why);
-pid_t pmix_pid(const struct pmix *p);
-const char *pmix_version(const struct pmix *p, const char **library);
-wire_strv pmix_environment(const struct pmix *p, size_t local);
-bool pmix_any_present(const struct pmix *p);
+/* As server_ended(). */
 const char *pmix_ended(struct pmix *p, size_t local);
-const char *pmix_says(const struct pmix *p, size_t *local, uint32_t *stream);
-void pmix_said(struct pmix *p);
 /* Messages of the launcher. */
 int pmix_data(struct pmix *p, const struct wire_exchange_data *m, struct err *e);
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m);

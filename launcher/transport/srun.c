@@ -303,17 +303,6 @@ static int pack_call(struct buf *out, const struct transport_setup *setup, bool 
 	return out->len ? 0 : -1;
 }
 
-/* A name that no other user of the hosts knows beforehand. */
-static char *copy_name(void)
-{
-	unsigned char random[KEY_BYTES];
-	char hex[2 * sizeof random + 1];
-
-	key_random(random);
-	str_hex(hex, random, sizeof random);
-	return xasprintf("/tmp/berth-agent-%s", hex);
-}
-
 /* One step for the hosts C[0..N), which need the same. */
 static void start_step(struct conn *const *c, size_t n)
 {
@@ -322,7 +311,8 @@ static void start_step(struct conn *const *c, size_t n)
 	const struct transport_setup *setup = c[0]->setup;
 	struct step *s = xcalloc(1, sizeof *s);
 	const char **names = xcalloc(n, sizeof *names);
-	char *copy = c[0]->copy ? copy_name() : NULL;
+	unsigned char random[KEY_BYTES];
+	char copy[sizeof "/tmp/berth-agent-" + 2 * sizeof random] = "/tmp/berth-agent-";
 	struct strv argv = { 0 }, env = { 0 };
 	struct srun_step step = { .hosts = names,
 				  .n = n,
@@ -331,10 +321,13 @@ static void start_step(struct conn *const *c, size_t n)
 				  .agent = setup->agent ? setup->agent
 							: setup->own_agent,
 				  .any_owner = setup->agent,
-				  .copy = copy,
+				  .copy = c[0]->copy ? copy : NULL,
 				  .how = way.how };
 	struct err e;
 
+	/* a name that no other user of the hosts knows beforehand */
+	key_random(random);
+	str_hex(copy + strlen(copy), random, sizeof random);
 	s->users = n;
 	for (size_t i = 0; i < n; i++) {
 		names[i] = c[i]->target->node;
@@ -342,7 +335,7 @@ static void start_step(struct conn *const *c, size_t n)
 	}
 	srun_argv(&argv, &step);
 	srun_environment(&env, environ);
-	if (pack_call(&s->call, setup, copy != NULL, &e)) {
+	if (pack_call(&s->call, setup, c[0]->copy, &e)) {
 		for (size_t i = 0; i < n; i++) {
 			c[i]->err = e;
 			srun_fail(c[i]);
@@ -359,7 +352,6 @@ static void start_step(struct conn *const *c, size_t n)
 			fail_with_srun(c[i]);
 	}
 	free(names);
-	free(copy);
 	strv_free(&argv);
 	strv_free(&env);
 }

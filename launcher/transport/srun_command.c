@@ -177,25 +177,20 @@ char *srun_munge_socket(const char *conf)
 				    : NULL;
 }
 
-/* What srun says in any case: it is not why an agent does not call. */
-static bool is_noise(const char *line)
-{
-	const char *p = line;
-
-	while (*p && (unsigned char)*p <= ' ')
-		p++;
-	return !*p || strstr(p, "lacks support for cpu binding");
-}
-
 char *srun_words(const char *said)
 {
 	char *copy = xstrdup(said), *line, *rest = copy, *last = NULL, *words = NULL;
 
-	while ((line = strsep(&rest, "\n")))
-		if (!is_noise(line) &&
-		    /* a task has said before why it ends */
+	while ((line = strsep(&rest, "\n"))) {
+		const char *p = line;
+
+		while (*p && (unsigned char)*p <= ' ')
+			p++;
+		/* srun says that in any case; a task has said before why it ends */
+		if (*p && !strstr(p, "lacks support for cpu binding") &&
 		    !(last && strstr(line, ": Exited with exit code ")))
 			last = line;
+	}
 	if (last)
 		words = agent_install_quote(last, strlen(last));
 	free(copy);
