@@ -26,12 +26,6 @@ static void own_standard_files(void)
 		close(fd);
 }
 
-/* Else the kernel reaps our children, and their exit statuses are lost. */
-static void own_children(void)
-{
-	signal(SIGCHLD, SIG_DFL);
-}
-
 static void print_notes(const struct strv *notes, const struct request *r)
 {
 	for (size_t i = 0; i < notes->n && r->verbosity >= 0; i++)
@@ -88,7 +82,7 @@ int main(int argc, char **argv)
 	int status = 0;
 
 	own_standard_files();
-	own_children();
+	signal(SIGCHLD, SIG_DFL); /* else the kernel reaps our children */
 	switch (options_read(&request, &notes, &print, OPTIONS_SITE_FILE, argc, argv,
 			     environ, &e)) {
 	case OPTIONS_FAILED:

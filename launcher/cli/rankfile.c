@@ -56,14 +56,6 @@ static const char *rankfile_add(struct strv *hosts, long rank, const char *host)
 	return NULL;
 }
 
-static void rankfile_drop(struct strv *hosts)
-{
-	for (size_t i = 0; i < hosts->n; i++)
-		free(hosts->v[i]);
-	free(hosts->v);
-	*hosts = (struct strv){ 0 };
-}
-
 int rankfile_parse(struct strv *hosts, bool *slots, const char *text, const char *file,
 		   struct err *e)
 {
@@ -90,7 +82,7 @@ int rankfile_parse(struct strv *hosts, bool *slots, const char *text, const char
 			why = "a rank below the last one has no line";
 	if (!why)
 		return 0;
-	rankfile_drop(hosts);
+	strv_free(hosts);
 	return err_set(e, E_RANKFILE, file, number, why);
 }
 

@@ -311,17 +311,12 @@ void acts_say_error(struct job *j)
 		report_error(j, &j->err);
 }
 
-/* All ranks ended with 0, then a host was lost.  The user has not been told. */
-static bool lost_late(const struct job *j)
-{
-	return j->ran && j->lost && j->err.id == ERR_NONE && !j->timed_out &&
-	       !j->signo && !j->unread && phase_cause(j) < 0;
-}
-
 static void shut_down(struct job *j)
 {
 	end_progress(j);
-	if (lost_late(j)) {
+	/* all ranks ended with 0, then a host was lost: the user has not been told */
+	if (j->ran && j->lost && j->err.id == ERR_NONE && !j->timed_out && !j->signo &&
+	    !j->unread && phase_cause(j) < 0) {
 		report_lost_hosts(j);
 		acts_say_error(j);
 		j->err = (struct err){ 0 }; /* the status comes from j->lost */

@@ -59,12 +59,6 @@ static int lines_compare(const void *a, const void *b)
 	return c ? c : (x->host > y->host) - (x->host < y->host);
 }
 
-static bool one_line(const struct check_item *x, const struct check_item *y)
-{
-	return x->row == y->row && x->verdict == y->verdict &&
-	       !strcmp(x->text, y->text);
-}
-
 static void print_line(struct str *out, const struct check_item *v, size_t n,
 		       const char *const *names)
 {
@@ -95,7 +89,9 @@ size_t check_lines_print(struct str *out, const struct check_items *l,
 		qsort(v, l->n, sizeof *v, lines_compare);
 	}
 	for (size_t i = 0; i < l->n; i += n) {
-		for (n = 1; i + n < l->n && one_line(&v[i], &v[i + n]);)
+		for (n = 1; i + n < l->n && v[i].row == v[i + n].row &&
+			    v[i].verdict == v[i + n].verdict &&
+			    !strcmp(v[i].text, v[i + n].text);)
 			n++;
 		failed += v[i].verdict == CHECK_FAILED;
 		if (!failed_only || v[i].verdict == CHECK_FAILED)

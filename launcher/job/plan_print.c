@@ -22,12 +22,6 @@ static const char *visible_name(enum gpu_visible v)
 	return names[v];
 }
 
-static void text_field(struct str *out, const char *key, const char *value)
-{
-	str_addf(out, ", \"%s\": ", key);
-	json_string(out, value);
-}
-
 static void json_rank(struct str *out, const struct job *j, uint32_t i)
 {
 	const struct rank *r = &j->rank[i];
@@ -35,21 +29,21 @@ static void json_rank(struct str *out, const struct job *j, uint32_t i)
 
 	str_addf(out, "    {\"rank\": %u, \"local_rank\": %u", i,
 		 j->plan.rank[i].local);
-	text_field(out, "host", j->agents.host[j->plan.rank[i].host].name);
+	json_text(out, "host", j->agents.host[j->plan.rank[i].host].name);
 	if (gpu) {
-		text_field(out, "gpu", r->gpu);
+		json_text(out, "gpu", r->gpu);
 		str_addf(out, ", \"gpu_index\": %u", r->gpu_index);
 	} else {
 		str_add(out, ", \"gpu\": null, \"gpu_index\": null");
 	}
-	text_field(out, "cpus", r->cpus);
-	text_field(out, "numa", r->numa);
+	json_text(out, "cpus", r->cpus);
+	json_text(out, "numa", r->numa);
 	str_add(out, ", \"shared_with\": [");
 	for (size_t k = 0; k < r->nshared; k++)
 		str_addf(out, "%s%u", k ? ", " : "", r->shared[k]);
 	str_add(out, "]");
-	text_field(out, "why", r->why);
-	text_field(out, "visible", r->visible);
+	json_text(out, "why", r->why);
+	json_text(out, "visible", r->visible);
 	str_add(out, "}");
 }
 
@@ -63,15 +57,15 @@ static void json_plan(struct str *out, const struct job *j)
 			continue;
 		str_addf(out, "%s\n    {\"ranks\": %u, \"cpus\": %u, \"gpus\": %u",
 			 n++ ? "," : "", j->plan.local_size[i], h->cpus, h->gpus);
-		text_field(out, "host", h->name);
-		text_field(out, "idle", j->run[i].idle);
-		text_field(out, "certificate", j->run[i].certificate);
+		json_text(out, "host", h->name);
+		json_text(out, "idle", j->run[i].idle);
+		json_text(out, "certificate", j->run[i].certificate);
 		str_add(out, "}");
 	}
 	str_add(out, "\n  ],\n  \"gpu_visible\": ");
 	json_string(out, visible_name(j->spec.visible));
-	text_field(out, "gpu_visible_why",
-		   j->spec.visible_why ? j->spec.visible_why : "");
+	json_text(out, "gpu_visible_why",
+		  j->spec.visible_why ? j->spec.visible_why : "");
 	str_add(out, ",\n  \"ranks\": [\n");
 	for (uint32_t i = 0; i < j->plan.np; i++) {
 		json_rank(out, j, i);

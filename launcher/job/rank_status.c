@@ -413,30 +413,17 @@ static struct stall *get_stall(struct rank_status *s, const struct rank_set *mis
 		return NULL;
 	q->nstalls++;
 	*st = (struct stall){ .text = xstrdup(text) };
-	for (uint32_t i = 0; i < s->epoch.plan->np; i++)
-		if (rank_set_has(missing, i))
-			rank_set_add(&st->missing, i);
+	add_ranks(s, &st->missing, missing);
 	return st;
-}
-
-/* A line has named the rank while it waited in this operation: it begins with how many
- * seconds it has waited by its own clock. */
-static bool status_is_named(struct rank_status *s, const struct wire_stall *m)
-{
-	uint64_t *named_ms = &s->named_ms[m->rank];
-	const uint64_t waited_ms = 1000 * strtoull(m->text, NULL, 10);
-	const bool named = *named_ms && clock_ms() - *named_ms < waited_ms;
-
-	*named_ms = 0;
-	return named;
 }
 
 const char *rank_status_stall(struct rank_status *s, const struct host *h,
 			      const struct wire_stall *m)
 {
 	struct rank_set missing = { 0 };
+	struct stall *st = NULL;
+	uint64_t named_ms;
 	uint32_t *stalls;
-	struct stall *st;
 	char *text;
 
 	if (!is_sound(s, h, m->rank))
@@ -454,7 +441,12 @@ const char *rank_status_stall(struct rank_status *s, const struct host *h,
 	for (size_t i = 0; i < m->missing.n; i++)
 		rank_set_add(&missing, m->missing.v[i]);
 	text = str_plain(xstrndup(m->text, TEXT_MOST));
-	st = status_is_named(s, m) ? NULL : get_stall(s, &missing, text);
+	/* TEXT begins with how many seconds the rank has waited by its own clock.
+	 * Meanwhile a line may have named it. */
+	named_ms = s->named_ms[m->rank];
+	s->named_ms[m->rank] = 0;
+	if (!named_ms || clock_ms() - named_ms >= 1000 * strtoull(m->text, NULL, 10))
+		st = get_stall(s, &missing, text);
 	if (st) {
 		rank_set_add(&st->waiting, m->rank);
 		rank_set_add(&s->query.reporters, m->rank);

@@ -59,14 +59,6 @@ bool rank_waits_alike(const struct rank_op *a, const struct rank_op *b)
 	       !memcmp(a->seq, b->seq, bytes) && !memcmp(a->runs, b->runs, bytes);
 }
 
-/* RANK has left the library.  It may have been in the operation before. */
-static bool has_left(const struct rank_waits *waits, uint32_t rank)
-{
-	const struct rank_op *op = waits->op[rank];
-
-	return epoch_has_ended(waits->epoch, rank) || (op && !*op->text);
-}
-
 static void wait_free(struct rank_wait *w)
 {
 	rank_set_free(&w->missing);
@@ -108,8 +100,14 @@ const struct rank_wait *rank_waits_get(struct rank_waits *waits, uint32_t rank)
 	}
 	w->text = str_take(&text);
 	for (uint32_t k = 0; k < np && w->nanswer < RANK_WAIT_ANSWER; k++)
-		if (rank_set_has(&w->missing, k) && (in_init || !has_left(waits, k)))
-			w->answer[w->nanswer++] = k;
+		if (rank_set_has(&w->missing, k)) {
+			/* It may have been in the operation before it left. */
+			const bool left = epoch_has_ended(waits->epoch, k) ||
+					  (waits->op[k] && !*waits->op[k]->text);
+
+			if (in_init || !left)
+				w->answer[w->nanswer++] = k;
+		}
 	return w;
 }
 

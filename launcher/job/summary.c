@@ -92,15 +92,6 @@ void summary_text(struct str *out, const struct summary *s)
 
 /* ---- for programs ---- */
 
-static void json_text(struct str *out, const char *key, const char *text)
-{
-	str_addf(out, ", \"%s\": ", key);
-	if (text)
-		json_string(out, text);
-	else
-		str_add(out, "null");
-}
-
 static void json_end(struct str *out, const struct summary *s, const char *key,
 		     uint64_t at_ns)
 {

@@ -58,13 +58,8 @@ void events_number(struct events *ev, const char *key, long long value)
 
 void events_text(struct events *ev, const char *key, const char *value)
 {
-	if (!ev)
-		return;
-	str_addf(&ev->line, ", \"%s\": ", key);
-	if (value)
-		json_string(&ev->line, value);
-	else
-		str_add(&ev->line, "null");
+	if (ev)
+		json_text(&ev->line, key, value);
 }
 
 /* One write for a whole line, so that a reader never sees a part of one. */
@@ -109,4 +104,13 @@ void json_string(struct str *out, const char *text)
 		p += n ? n : 1;
 	}
 	str_add(out, "\"");
+}
+
+void json_text(struct str *out, const char *key, const char *value)
+{
+	str_addf(out, ", \"%s\": ", key);
+	if (value)
+		json_string(out, value);
+	else
+		str_add(out, "null");
 }

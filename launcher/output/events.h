@@ -27,5 +27,7 @@ void events_close(struct events *ev);
 
 /* Append TEXT as a JSON string with quotes.  Bytes that are not UTF-8 become U+FFFD. */
 void json_string(struct str *out, const char *text);
+/* Append a member of an object that is not its first one.  VALUE is NULL for null. */
+void json_text(struct str *out, const char *key, const char *value);
 
 #endif
