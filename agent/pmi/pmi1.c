@@ -297,7 +297,7 @@ int pmi1_data(struct pmi1 *p, const struct wire_exchange_data *m, struct err *e)
 /* A rank that is in MPI_Init may wait on, in memory that it shares with another. */
 void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 {
-	if (!p || m->number != p->barrier || p->has_failed)
+	if (!p || m->use != EXCHANGE_PMI1 || m->number != p->barrier || p->has_failed)
 		return;
 	p->has_failed = true;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)

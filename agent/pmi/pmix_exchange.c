@@ -235,8 +235,11 @@ static bool pmix_never_came(const void *pmix, size_t i)
 
 void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 {
-	struct collect *one = collect_of(p, m->use, &m->ranks, m->number);
+	struct collect *one;
 
+	if (!p || m->use == EXCHANGE_PMI1)
+		return;
+	one = collect_of(p, m->use, &m->ranks, m->number);
 	if (!one) { /* one to which no rank here has come */
 		exchange_none_comes(p->wait);
 	} else if (pmix_serves(p)) {

@@ -250,43 +250,25 @@ static int take_data(struct server *s, const struct wire_exchange_data *m,
 					    : 0;
 }
 
-static void take_failed(struct server *s, const struct wire_exchange_failed *m)
-{
-	if (m->use == EXCHANGE_PMI1)
-		pmi1_failed(s->pmi1, m);
-	else if (s->pmix)
-		pmix_exchange_failed(s->pmix, m);
-}
-
-#define TAKE(name, call)                                                               \
-	case WIRE_##name: {                                                            \
-		struct wire_##name m;                                                  \
-                                                                                       \
-		if (wire_unpack_##name(&m, f->payload, f->n, e))                       \
-			return -1;                                                     \
-		if (s && m.epoch == s->job->epoch)                                     \
-			rc = call;                                                     \
-		wire_free_##name(&m);                                                  \
-		break;                                                                 \
-	}
+#define TAKE(name, call) WIRE_TAKE(name, if (s && m.epoch == s->job->epoch) call)
 
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 {
 	int rc = 0;
 
 	switch (f->type) {
-		TAKE(host_map, take_host_map(s, &m, e))
-		TAKE(exchange_data, take_data(s, &m, e))
-		TAKE(exchange_failed, (take_failed(s, &m), 0))
-		TAKE(modex_request, (pmix_modex_request(s->pmix, &m), 0))
-		TAKE(modex_data, (pmix_pass_down(s->pmix, f), 0))
-		TAKE(found,
-		     (pmi1_found(s->pmi1, &m) ? 0 : (pmix_pass_down(s->pmix, f), 0)))
-		TAKE(event, (pmix_pass_down(s->pmix, f), 0))
-		TAKE(world, (next_world_begin(s, &m), 0))
-		TAKE(lost, (init_round_lost(s, &m), 0))
-		TAKE(query, (op_records_query(s), 0))
-		TAKE(missing, (op_records_missing(s, &m), 0))
+		TAKE(host_map, rc = take_host_map(s, &m, e))
+		TAKE(exchange_data, rc = take_data(s, &m, e))
+		TAKE(exchange_failed,
+		     (pmi1_failed(s->pmi1, &m), pmix_exchange_failed(s->pmix, &m)))
+		TAKE(modex_request, pmix_modex_request(s->pmix, &m))
+		TAKE(modex_data, pmix_pass_down(s->pmix, f))
+		TAKE(found, if (!pmi1_found(s->pmi1, &m)) pmix_pass_down(s->pmix, f))
+		TAKE(event, pmix_pass_down(s->pmix, f))
+		TAKE(world, next_world_begin(s, &m))
+		TAKE(lost, init_round_lost(s, &m))
+		TAKE(query, op_records_query(s))
+		TAKE(missing, op_records_missing(s, &m))
 	default:
 		break;
 	}

@@ -65,10 +65,7 @@ int64_t agents_time(const struct host *h, uint64_t at_ns)
 
 void agents_beat(struct host *h)
 {
-	struct wire_heartbeat beat = { .clock_ns = clock_ns() };
-
-	wire_pack_heartbeat(&h->out, &beat);
-	agents_flush(h);
+	AGENTS_SEND(h, heartbeat, &(struct wire_heartbeat){ .clock_ns = clock_ns() });
 }
 
 static int agents_on_hello(struct host *h, const struct wire_frame *f, struct err *e)

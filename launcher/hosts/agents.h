@@ -97,6 +97,12 @@ void agents_start(struct agents *a, struct host *h);
 
 /* Send what was packed into h->out. */
 void agents_flush(struct host *h);
+/* Send frame NAME, a pointer to a struct wire_NAME, to H. */
+#define AGENTS_SEND(h, name, ...)                                                      \
+	do {                                                                           \
+		wire_pack_##name(&(h)->out, __VA_ARGS__);                              \
+		agents_flush(h);                                                       \
+	} while (0)
 
 /* Tell H's agent to exit and wait for its end as an event. */
 void agents_leave(struct host *h);

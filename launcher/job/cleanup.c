@@ -10,10 +10,8 @@ enum {
 static void cleanup_on_hello(void *ctx, struct host *h)
 {
 	const struct job *j = ctx;
-	struct wire_sweep m = { j->spec.job_id };
 
-	wire_pack_sweep(&h->out, &m);
-	agents_flush(h);
+	AGENTS_SEND(h, sweep, &(struct wire_sweep){ j->spec.job_id });
 }
 
 static void cleanup_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

@@ -239,8 +239,7 @@ static void tell_failed(const struct exchanges *x, const struct exchange *e)
 
 		if (!e->giver[i].gave || h->state != HOST_UP)
 			continue;
-		wire_pack_exchange_failed(&h->out, &m);
-		agents_flush(h);
+		AGENTS_SEND(h, exchange_failed, &m);
 	}
 }
 
@@ -304,11 +303,9 @@ static void on_absence(evutil_socket_t fd, short what, void *ctx)
 		x->missed(x->ctx, a->rank);
 		loop_after_ms(a->due, FAILED_MS);
 	} else if (a->host->state == HOST_UP) {
-		wire_pack_exchange_failed(
-			&a->host->out,
-			&(struct wire_exchange_failed){ .epoch = x->epoch.number,
-							.use = a->use });
-		agents_flush(a->host);
+		AGENTS_SEND(a->host, exchange_failed,
+			    &(struct wire_exchange_failed){ .epoch = x->epoch.number,
+							    .use = a->use });
 	}
 }
 

@@ -88,8 +88,7 @@ static void begin_world(struct fence *f)
 
 		if (!epoch_reaches(&f->epoch, i))
 			continue;
-		wire_pack_world(&h->out, &m);
-		agents_flush(h);
+		AGENTS_SEND(h, world, &m);
 	}
 	memset(f->waits, 0, plan->np * sizeof *f->waits);
 	f->nwaits = 0;
@@ -119,8 +118,7 @@ static void tell_lost(struct fence *f, size_t host, const struct wire_lost *m)
 	if (h->state != HOST_UP || !member->uses ||
 	    member->nended == f->epoch.plan->local_size[host])
 		return;
-	wire_pack_lost(&h->out, m);
-	agents_flush(h);
+	AGENTS_SEND(h, lost, m);
 }
 
 /* Losses that are alike but for their rank go in one message.  A host is not told of

@@ -56,8 +56,7 @@ void messages_start(struct job *j)
 			if (j->plan.nodes > 1)
 				on_host_map_request(j, &j->agents.host[i]);
 		}
-		wire_pack_start(&j->agents.host[i].out, &m);
-		agents_flush(&j->agents.host[i]);
+		AGENTS_SEND(&j->agents.host[i], start, &m);
 	}
 }
 
@@ -69,8 +68,7 @@ void messages_stop(struct job *j, uint32_t grace_ms)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		if (!job_reaches(j, i))
 			continue;
-		wire_pack_stop(&j->agents.host[i].out, &m);
-		agents_flush(&j->agents.host[i]);
+		AGENTS_SEND(&j->agents.host[i], stop, &m);
 	}
 }
 
@@ -83,8 +81,7 @@ void messages_signal(struct job *j, int signo, bool tree)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		if (!job_reaches(j, i))
 			continue;
-		wire_pack_signal(&j->agents.host[i].out, &m);
-		agents_flush(&j->agents.host[i]);
+		AGENTS_SEND(&j->agents.host[i], signal, &m);
 	}
 }
 
@@ -102,8 +99,7 @@ void messages_credit(struct job *j, uint32_t host, size_t n)
 	if (h->state != HOST_UP)
 		return;
 	run->window += m.bytes;
-	wire_pack_credit(&h->out, &m);
-	agents_flush(h);
+	AGENTS_SEND(h, credit, &m);
 }
 
 /* ---- what agents say: each function returns what is wrong with it, or NULL ---- */

@@ -36,11 +36,9 @@ const char *mpi_modex_request(struct job *j, struct host *h,
 	other = &j->agents.host[j->plan.rank[m->rank].host];
 	to.host = job_index(j, h);
 	if (has_room(other)) {
-		wire_pack_modex_request(&other->out, &to);
-		agents_flush(other);
+		AGENTS_SEND(other, modex_request, &to);
 	} else if (has_room(h)) {
-		wire_pack_modex_data(&h->out, &none);
-		agents_flush(h);
+		AGENTS_SEND(h, modex_data, &none);
 	}
 	return NULL;
 }
@@ -61,7 +59,6 @@ const char *mpi_modex_data(struct job *j, struct host *h,
 		to.failed = 1;
 		to.data = (wire_bytes){ 0 };
 	}
-	wire_pack_modex_data(&other->out, &to);
-	agents_flush(other);
+	AGENTS_SEND(other, modex_data, &to);
 	return NULL;
 }

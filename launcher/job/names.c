@@ -159,8 +159,7 @@ static void names_say(struct names *n, uint32_t host, const struct wire_found *m
 
 	if (h->state != HOST_UP)
 		return;
-	wire_pack_found(&h->out, h->out.len > MPI_QUEUED_MOST ? &none : m);
-	agents_flush(h);
+	AGENTS_SEND(h, found, h->out.len > MPI_QUEUED_MOST ? &none : m);
 }
 
 static void say_status(struct names *n, uint32_t host, uint32_t id,
@@ -455,8 +454,7 @@ const char *names_event(struct names *n, struct host *h, const struct wire_event
 		if (other == h || !epoch_reaches(&n->epoch, i) ||
 		    other->out.len > EVENTS_QUEUED_MOST)
 			continue;
-		wire_pack_event(&other->out, m);
-		agents_flush(other);
+		AGENTS_SEND(other, event, m);
 	}
 	return NULL;
 }

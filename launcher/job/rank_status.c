@@ -321,8 +321,7 @@ static void answer_requests(struct rank_status *s, const struct rank_set *reques
 			continue;
 		w = rank_waits_get(waits, r);
 		m.ranks = (wire_u32v){ w->answer, w->nanswer };
-		wire_pack_missing(&h->out, &m);
-		agents_flush(h);
+		AGENTS_SEND(h, missing, &m);
 	}
 }
 
@@ -367,7 +366,6 @@ static struct query *get_query(struct rank_status *s)
 
 static void status_ask(struct rank_status *s, uint32_t host)
 {
-	const struct wire_query m = { s->epoch.number };
 	struct host *h = &s->epoch.agents->host[host];
 
 	if (!epoch_reaches(&s->epoch, host) || s->host[host].now ||
@@ -375,8 +373,7 @@ static void status_ask(struct rank_status *s, uint32_t host)
 		return;
 	s->host[host].now = true;
 	s->query.nasked++;
-	wire_pack_query(&h->out, &m);
-	agents_flush(h);
+	AGENTS_SEND(h, query, &(struct wire_query){ s->epoch.number });
 }
 
 static void ask_all(struct rank_status *s)

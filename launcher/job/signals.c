@@ -37,8 +37,7 @@ static void signals_resume(struct job *j)
 		h->heard_ms = clock_ms();
 		if (h->state != HOST_UP)
 			continue;
-		wire_pack_resume(&h->out, &(struct wire_resume){});
-		agents_flush(h);
+		AGENTS_SEND(h, resume, &(struct wire_resume){});
 	}
 	messages_signal(j, SIGCONT, true);
 	input_wake(j->input);
@@ -85,8 +84,7 @@ static void signals_suspend(struct job *j)
 
 		if (h->state != HOST_UP)
 			continue;
-		wire_pack_suspend(&h->out, &(struct wire_suspend){});
-		agents_flush(h);
+		AGENTS_SEND(h, suspend, &(struct wire_suspend){});
 	}
 	j->agents.paused = true;
 	j->signals.pause_by_ms = clock_ms() + PAUSE_MS;

@@ -57,8 +57,7 @@ static void send_input(const struct input *in, struct reader *r, size_t n)
 
 	r->credit -= n;
 	r->ended = !n;
-	wire_pack_input(&r->host->out, &m);
-	agents_flush(r->host);
+	AGENTS_SEND(r->host, input, &m);
 }
 
 /* A shell's "fg" sends no signal to a job that is not stopped, hence the timer. */
