@@ -215,18 +215,11 @@ static void stop_at_once(struct job *j)
 	messages_stop(j, 0);
 }
 
-static void kill_as_asked(struct job *j)
+static void say_kill(struct job *j)
 {
 	const uint32_t n = j->plan.np - j->ended;
 
 	report_note(j, "runner: ^C: ending %u rank%s now", n, str_plural(n));
-	stop_at_once(j);
-}
-
-static void say_cause_and_kill(struct job *j)
-{
-	report_cause(j);
-	kill_as_asked(j);
 }
 
 /* Under --keep-going the cause has not been said yet. */
@@ -326,32 +319,7 @@ static void shut_down(struct job *j)
 			agents_leave(&j->agents.host[i]);
 }
 
-static void print_plan(struct job *j)
-{
-	report_overload(j);
-	report_plan(j);
-	shut_down(j);
-}
-
-static void say_check(struct job *j)
-{
-	check_say(j);
-	shut_down(j);
-}
-
 /* ---- errors, limits, lost hosts ---- */
-
-static void say_error_and_leave(struct job *j)
-{
-	acts_say_error(j);
-	shut_down(j);
-}
-
-static void say_error_and_stop(struct job *j)
-{
-	acts_say_error(j);
-	stop_at_once(j);
-}
 
 static void say_limit(struct job *j)
 {
@@ -363,18 +331,6 @@ static void say_limit(struct job *j)
 	err_set(&e, E_TIMEOUT, str_text(&limit));
 	report_error(j, &e);
 	str_free(&limit);
-}
-
-static void say_limit_and_leave(struct job *j)
-{
-	say_limit(j);
-	shut_down(j);
-}
-
-static void say_limit_and_stop(struct job *j)
-{
-	say_limit(j);
-	acts_stop(j);
 }
 
 /* The job ends anyway: the limit matters only to a restart. */
@@ -398,12 +354,6 @@ static void say_lost(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (j->run[i].phase == RUN_GONE)
 			phase_host(j, i, RUN_EV_EPOCH);
-}
-
-static void say_lost_and_stop(struct job *j)
-{
-	say_lost(j);
-	stop_at_once(j);
 }
 
 static void give_up_late(struct job *j)
@@ -454,7 +404,6 @@ static void give_up_all(struct job *j)
 	give_up_uncleared(j);
 	agents_close(&j->cleanup.agents);
 	j->cleanup.running = 0;
-	shut_down(j);
 }
 
 /* ---- DRAIN: the last output, the next epoch ---- */
@@ -531,37 +480,39 @@ static void acts_restart(struct job *j)
 	acts_launch(j);
 }
 
-static void (*const acts[])(struct job *j) = {
-	[ACT_PLACE] = acts_place,
-	[ACT_PRINT_PLAN] = print_plan,
-	[ACT_CHECK] = check_ask,
-	[ACT_SAY_CHECK] = say_check,
-	[ACT_START] = start_ranks,
-	[ACT_RESTART] = acts_restart,
-	[ACT_SHUTDOWN] = shut_down,
-	[ACT_GIVE_UP_LATE] = give_up_late,
-	[ACT_GIVE_UP_SILENT] = give_up_silent,
-	[ACT_GIVE_UP_ALL] = give_up_all,
-	[ACT_SAY_ERROR] = say_error_and_leave,
-	[ACT_SAY_ERROR_STOP] = say_error_and_stop,
-	[ACT_SAY_LOST] = say_lost,
-	[ACT_SAY_LOST_STOP] = say_lost_and_stop,
-	[ACT_SAY_CAUSE] = report_cause,
-	[ACT_SAY_CAUSE_KILL] = say_cause_and_kill,
-	[ACT_SAY_LIMIT] = say_limit_and_leave,
-	[ACT_SAY_LIMIT_STOP] = say_limit_and_stop,
-	[ACT_SAY_LIMIT_ONLY] = say_limit_of_restart,
-	[ACT_DRAIN] = acts_drain,
-	[ACT_STOP] = acts_stop,
-	[ACT_KILL_SAID] = kill_as_asked,
-	[ACT_STOP_AFTER_SIGNAL] = stop_after_signal,
-	[ACT_STOP_ENDED] = stop_ended,
-	[ACT_INTERRUPT] = acts_interrupt,
-	[ACT_TERMINATE] = acts_terminate,
-	[ACT_FORWARD] = acts_forward,
+/* The steps of each act. */
+static void (*const acts[][3])(struct job *j) = {
+	[ACT_PLACE] = { acts_place },
+	[ACT_PRINT_PLAN] = { report_overload, report_plan, shut_down },
+	[ACT_CHECK] = { check_ask },
+	[ACT_SAY_CHECK] = { check_say, shut_down },
+	[ACT_START] = { start_ranks },
+	[ACT_RESTART] = { acts_restart },
+	[ACT_SHUTDOWN] = { shut_down },
+	[ACT_GIVE_UP_LATE] = { give_up_late },
+	[ACT_GIVE_UP_SILENT] = { give_up_silent },
+	[ACT_GIVE_UP_ALL] = { give_up_all, shut_down },
+	[ACT_SAY_ERROR] = { acts_say_error, shut_down },
+	[ACT_SAY_ERROR_STOP] = { acts_say_error, stop_at_once },
+	[ACT_SAY_LOST] = { say_lost },
+	[ACT_SAY_LOST_STOP] = { say_lost, stop_at_once },
+	[ACT_SAY_CAUSE] = { report_cause },
+	[ACT_SAY_CAUSE_KILL] = { report_cause, say_kill, stop_at_once },
+	[ACT_SAY_LIMIT] = { say_limit, shut_down },
+	[ACT_SAY_LIMIT_STOP] = { say_limit, acts_stop },
+	[ACT_SAY_LIMIT_ONLY] = { say_limit_of_restart },
+	[ACT_DRAIN] = { acts_drain },
+	[ACT_STOP] = { acts_stop },
+	[ACT_KILL_SAID] = { say_kill, stop_at_once },
+	[ACT_STOP_AFTER_SIGNAL] = { stop_after_signal },
+	[ACT_STOP_ENDED] = { stop_ended },
+	[ACT_INTERRUPT] = { acts_interrupt },
+	[ACT_TERMINATE] = { acts_terminate },
+	[ACT_FORWARD] = { acts_forward },
 };
 
 void acts_do(struct job *j, enum job_act act)
 {
-	acts[act](j);
+	for (size_t i = 0; i < 3 && acts[act][i]; i++)
+		acts[act][i](j);
 }
