@@ -1,11 +1,5 @@
 #include "agent/pmi/exchange.h"
 
-struct exchange_wait {
-	struct server *s;
-	struct exchange_waiting of;
-	uint32_t waiting; /* as the launcher was told last */
-};
-
 void exchange_give(const struct server *s, enum exchange_use use, wire_u32v ranks,
 		   uint64_t number, enum exchange_last last, struct buf *bytes)
 {
@@ -23,27 +17,18 @@ void exchange_give(const struct server *s, enum exchange_use use, wire_u32v rank
 	buf_free(bytes);
 }
 
-struct exchange_wait *exchange_wait_make(struct server *s,
-					 const struct exchange_waiting *of)
-{
-	struct exchange_wait *w = xmalloc(sizeof *w);
-
-	*w = (struct exchange_wait){ .s = s, .of = *of };
-	return w;
-}
-
 void exchange_wait_look(struct exchange_wait *w)
 {
 	const wire_u32v *ranks = &w->s->job->ranks;
-	struct wire_absent m = { .epoch = w->s->job->epoch, .use = w->of.use };
+	struct wire_absent m = { .epoch = w->s->job->epoch, .use = w->use };
 	bool absent = false;
 
 	for (size_t i = 0; i < ranks->n; i++) {
-		if (!absent && w->of.never_came(w->of.ctx, i)) {
+		if (!absent && w->never_came(w->ctx, i)) {
 			absent = true;
 			m.rank = ranks->v[i];
 		}
-		m.waiting += w->of.is_in_init(w->of.ctx, i);
+		m.waiting += w->is_in_init(w->ctx, i);
 	}
 	if (!absent || m.waiting == w->waiting)
 		return;
@@ -54,6 +39,6 @@ void exchange_wait_look(struct exchange_wait *w)
 void exchange_none_comes(struct exchange_wait *w)
 {
 	for (size_t i = 0; i < w->s->job->ranks.n; i++)
-		if (w->of.is_in_init(w->of.ctx, i))
+		if (w->is_in_init(w->ctx, i))
 			mpi_ends_stuck(w->s, i);
 }

@@ -52,7 +52,7 @@ struct pmi1 {
 	uint64_t barrier;
 	bool given;      /* what ranks here put, to the launcher */
 	bool has_failed; /* no barrier ends any more */
-	struct exchange_wait *wait;
+	struct exchange_wait wait;
 	uint32_t name_id;
 };
 
@@ -213,7 +213,7 @@ static bool pmi1_never_came(const void *pmi1, size_t i)
 static void end_barrier(struct pmi1 *p)
 {
 	p->barrier++;
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 	p->given = false;
 	for (size_t i = 0; i < p->s->job->ranks.n; i++) {
 		struct pmi1_rank *r = &p->rank[i];
@@ -303,7 +303,7 @@ void pmi1_failed(struct pmi1 *p, const struct wire_exchange_failed *m)
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		if (p->rank[i].in_barrier)
 			hang_up(&p->rank[i]);
-	exchange_none_comes(p->wait);
+	exchange_none_comes(&p->wait);
 }
 
 /* ---- names ---- */
@@ -337,7 +337,7 @@ static void pmi1_becomes(struct pmi1_rank *r, enum state state)
 {
 	if (r->state != STATE_ABORTED)
 		r->state = state;
-	exchange_wait_look(r->p->wait);
+	exchange_wait_look(&r->p->wait);
 }
 
 static void pmi1_begin(struct pmi1_rank *r)
@@ -492,11 +492,11 @@ struct pmi1 *pmi1_open(struct server *s)
 	struct pmi1 *p = xcalloc(1, sizeof *p);
 
 	*p = (struct pmi1){ .s = s, .rank = xcalloc(s->job->ranks.n, sizeof *p->rank) };
-	p->wait = exchange_wait_make(
-		s, &(struct exchange_waiting){ .ctx = p,
-					       .use = EXCHANGE_PMI1,
-					       .never_came = pmi1_never_came,
-					       .is_in_init = pmi1_is_in_init });
+	p->wait = (struct exchange_wait){ .s = s,
+					  .use = EXCHANGE_PMI1,
+					  .ctx = p,
+					  .never_came = pmi1_never_came,
+					  .is_in_init = pmi1_is_in_init };
 	for (uint32_t i = 0; i < s->job->ranks.n; i++)
 		p->rank[i] = (struct pmi1_rank){ .p = p, .local = i, .fd = -1 };
 	return p;
@@ -508,7 +508,6 @@ void pmi1_free(struct pmi1 *p)
 		return;
 	for (uint32_t i = 0; i < p->s->job->ranks.n; i++)
 		hang_up(&p->rank[i]);
-	free(p->wait);
 	tdestroy(p->pairs, free);
 	buf_free(&p->puts);
 	buf_free(&p->all);
@@ -544,7 +543,7 @@ const char *pmi1_ended(struct pmi1 *p, uint32_t local)
 		;
 	r->ended = true;
 	give_if_complete(p);
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 	return r->state == STATE_INITIALISED
 		       ? "exited with status 0 between MPI_Init and MPI_Finalize"
 		       : NULL;

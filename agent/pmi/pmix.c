@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_internal.h"
 #include "common/loop.h"
 #include "lib/boot/pmix_abi.h"
@@ -48,7 +47,7 @@ static void on_client(struct pmix *p, const struct wire_pmix_client *m)
 	r->present = m->present;
 	r->seen = true;
 	r->busy = false;
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 }
 
 static void pmix_on_abort(struct pmix *p, const struct wire_pmix_abort *m)
@@ -424,7 +423,7 @@ const char *pmix_ended(struct pmix *p, size_t local)
 	pmix_modex_ended(p, local);
 	if (r->present)
 		tell_of_death(p, local);
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 	return r->present ? "exited with status 0 between MPI_Init and MPI_Finalize"
 			  : NULL;
 }

@@ -3,7 +3,6 @@
  * want, rank by rank. */
 #include <search.h>
 
-#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_internal.h"
 
 enum {
@@ -94,7 +93,7 @@ static void mark_busy(struct pmix *p, const struct count *c)
 {
 	for (size_t i = 0; i < p->s->job->ranks.n; i++)
 		p->rank[i].busy |= takes_part(c, p->s->job->ranks.v[i]);
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 }
 
 bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
@@ -241,7 +240,7 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 		return;
 	one = collect_of(p, m->use, &m->ranks, m->number);
 	if (!one) { /* one to which no rank here has come */
-		exchange_none_comes(p->wait);
+		exchange_none_comes(&p->wait);
 	} else if (pmix_serves(p)) {
 		exchange_answer(p, one->id, true, 0, (wire_bytes){ 0 });
 		collect_free(p, one);
@@ -250,16 +249,15 @@ void pmix_exchange_failed(struct pmix *p, const struct wire_exchange_failed *m)
 
 void pmix_exchanges_begin(struct pmix *p)
 {
-	p->wait = exchange_wait_make(
-		p->s, &(struct exchange_waiting){ .ctx = p,
-						  .use = EXCHANGE_PMIX_FENCE,
-						  .never_came = pmix_never_came,
-						  .is_in_init = pmix_is_in_init });
+	p->wait = (struct exchange_wait){ .s = p->s,
+					  .use = EXCHANGE_PMIX_FENCE,
+					  .ctx = p,
+					  .never_came = pmix_never_came,
+					  .is_in_init = pmix_is_in_init };
 }
 
 void pmix_exchanges_end(struct pmix *p)
 {
-	free(p->wait);
 	while (p->collect)
 		collect_free(p, p->collect);
 	tdestroy(p->counts, free);

@@ -3,6 +3,7 @@
 #ifndef BERTH_AGENT_PMI_PMIX_INTERNAL_H
 #define BERTH_AGENT_PMI_PMIX_INTERNAL_H
 
+#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_process.h"
 #include "agent/pmi/server_internal.h"
 
@@ -22,7 +23,7 @@ struct pmix {
 	struct pmix_folders *folders;
 	int lock, memory_lock;
 	struct event *readable, *writable, *late, *ended;
-	struct exchange_wait *wait;
+	struct exchange_wait wait;
 	struct buf in, out;
 	struct pmix_rank *rank;
 	struct strv environment; /* of all local ranks */

@@ -2,7 +2,6 @@
 #include <event2/event.h>
 #include <sys/socket.h>
 
-#include "agent/pmi/exchange.h"
 #include "agent/pmi/pmix_internal.h"
 #include "common/loop.h"
 
@@ -30,7 +29,7 @@ void pmix_give_up(struct pmix *p, const char *why)
 	free(p->why);
 	p->why = xstrdup(why);
 	pmix_hang_up(p);
-	exchange_wait_look(p->wait);
+	exchange_wait_look(&p->wait);
 }
 
 void pmix_flush(struct pmix *p)
