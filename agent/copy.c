@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "common/str.h"
 
 enum { SHA256_DIGITS = 64 };
@@ -40,7 +41,6 @@ static const char *copy_name(char *path, size_t size, const char *exe,
 
 struct event *copy_keep(struct event_base *base, const char *exe, int period_s)
 {
-	const struct timeval period = { .tv_sec = period_s };
 	char path[4096];
 	struct event *e;
 
@@ -49,7 +49,7 @@ struct event *copy_keep(struct event_base *base, const char *exe, int period_s)
 	on_period(-1, 0, (void *)exe);
 	e = event_new(base, -1, EV_PERSIST, on_period, (void *)exe);
 	if (e)
-		event_add(e, &period);
+		loop_after_ms(e, 1000u * (unsigned)period_s);
 	return e;
 }
 

@@ -117,7 +117,6 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 
 void stream_begin(struct stream *s, struct event_base *base, struct key_side *side)
 {
-	const struct timeval look = { .tv_sec = LOOK_S };
 	uint64_t now = clock_ms();
 
 	*s = (struct stream){ .base = base,
@@ -132,7 +131,7 @@ void stream_begin(struct stream *s, struct event_base *base, struct key_side *si
 	s->writable = event_new(base, STDOUT_FILENO, EV_WRITE, stream_on_writable, s);
 	s->silence = event_new(base, -1, EV_PERSIST, on_look, s);
 	loop_watch(s->readable);
-	event_add(s->silence, &look);
+	loop_after_ms(s->silence, LOOK_S * 1000);
 	buf_add(&s->out, WIRE_MAGIC, WIRE_MAGIC_BYTES);
 }
 

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <sys/socket.h>
 
+#include "common/buf.h"
 #include "common/str.h"
 
 static void say_nothing(int severity, const char *text)
@@ -42,4 +44,20 @@ void loop_after_ms(struct event *e, uint64_t ms)
 				       (suseconds_t)(ms % 1000 * 1000) };
 
 	event_add(e, &after);
+}
+
+void loop_send(struct buf *out, int fd, struct event *writable)
+{
+	while (out->len) {
+		ssize_t n =
+			send(fd, buf_head(out), out->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno == EAGAIN) {
+			loop_watch(writable);
+			return;
+		}
+		if (n < 0 && errno != EINTR)
+			n = (ssize_t)out->len;
+		buf_drop(out, n < 0 ? 0 : (size_t)n);
+	}
 }

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+struct buf;
 struct event;
 struct event_base;
 
@@ -17,7 +18,12 @@ struct event_base *loop_open(void);
  * epoll_ctl(2) fails: there is no memory, or the user has too many watches. */
 void loop_watch(struct event *e);
 
-/* Call the timer E in MS milliseconds, and not at the time it was set to before. */
+/* Call the timer E in MS milliseconds, and not at the time it was set to before; with
+ * EV_PERSIST again and again. */
 void loop_after_ms(struct event *e, uint64_t ms);
+/* Send on socket FD what can be sent of OUT now.  If something is left, WRITABLE, its
+ * event, is watched.  If the connection is broken, all is dropped: its reader hears of
+ * that. */
+void loop_send(struct buf *out, int fd, struct event *writable);
 
 #endif

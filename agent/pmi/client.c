@@ -86,11 +86,9 @@ void client_flush(struct client *c)
 {
 	size_t n = 1;
 
-	while (n && c->fd >= 0 && c->out.len) {
-		n = client_send_some(c, buf_head(&c->out), c->out.len);
-		buf_drop(&c->out, n);
-	}
-	while (n && c->fd >= 0 && c->gets_fence_data) {
+	if (c->fd >= 0)
+		loop_send(&c->out, c->fd, c->writable);
+	while (n && c->fd >= 0 && !c->out.len && c->gets_fence_data) {
 		const struct buf *data = &c->round->fence_data;
 
 		n = client_send_some(c, buf_head(data) + c->fence_data_sent,

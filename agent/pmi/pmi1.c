@@ -107,24 +107,6 @@ static void hang_up(struct pmi1_rank *r)
 	buf_free(&r->out);
 }
 
-static void pmi1_flush(struct pmi1_rank *r)
-{
-	ssize_t n;
-
-	while (r->out.len) {
-		n = send(r->fd, buf_head(&r->out), r->out.len, MSG_NOSIGNAL);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			loop_watch(r->writable);
-			return;
-		}
-		if (n < 0) /* it is broken, which shows when it is read */
-			n = (ssize_t)r->out.len;
-		buf_drop(&r->out, (size_t)n);
-	}
-}
-
 __attribute__((format(printf, 2, 3))) static void pmi1_answer(struct pmi1_rank *r,
 							      const char *format, ...)
 {
@@ -139,7 +121,7 @@ __attribute__((format(printf, 2, 3))) static void pmi1_answer(struct pmi1_rank *
 	buf_add(&r->out, line, strlen(line));
 	buf_add(&r->out, "\n", 1);
 	free(line);
-	pmi1_flush(r);
+	loop_send(&r->out, r->fd, r->writable);
 }
 
 static void on_put(struct pmi1_rank *r, const struct pmi1_line *l)
@@ -479,10 +461,11 @@ static void pmi1_on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void pmi1_on_writable(evutil_socket_t fd, short what, void *arg)
 {
-	(void)fd;
+	struct pmi1_rank *r = arg;
+
 	(void)what;
-	pmi1_flush(arg);
-	pmi1_attend(arg);
+	loop_send(&r->out, fd, r->writable);
+	pmi1_attend(r);
 }
 
 /* ---- from outside ---- */

@@ -1,6 +1,4 @@
-#include <errno.h>
 #include <event2/event.h>
-#include <sys/socket.h>
 
 #include "agent/pmi/pmix_internal.h"
 #include "common/loop.h"
@@ -36,20 +34,8 @@ void pmix_flush(struct pmix *p)
 {
 	if (p->out.len > OUT_MOST)
 		pmix_give_up(p, "it does not read");
-	while (p->out.len && p->process.fd >= 0) {
-		ssize_t n = send(p->process.fd, buf_head(&p->out), p->out.len,
-				 MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			loop_watch(p->writable);
-			return;
-		}
-		if (n < 0) /* it is dead, which shows when it is read */
-			n = (ssize_t)p->out.len;
-		buf_drop(&p->out, (size_t)n);
-	}
+	if (p->process.fd >= 0)
+		loop_send(&p->out, p->process.fd, p->writable);
 }
 
 bool pmix_serves(const struct pmix *p)

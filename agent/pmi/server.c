@@ -25,7 +25,7 @@ enum {
 static void server_again(struct server *s)
 {
 	if (!event_pending(s->again, EV_TIMEOUT, NULL))
-		event_add(s->again, &(struct timeval){ .tv_usec = AGAIN_MS * 1000 });
+		loop_after_ms(s->again, AGAIN_MS);
 }
 
 /* At the end of a turn of the loop: free what is over. */

@@ -216,11 +216,6 @@ static void on_answer(evutil_socket_t fd, short what, void *arg)
 	close_answer(c);
 }
 
-static void look_in(struct gpu_check *c, int seconds)
-{
-	event_add(c->timer, &(struct timeval){ .tv_sec = seconds });
-}
-
 static void check_on_timer(evutil_socket_t none, short what, void *arg)
 {
 	struct gpu_check *c = arg;
@@ -233,7 +228,8 @@ static void check_on_timer(evutil_socket_t none, short what, void *arg)
 		c->used = gpu_check_any_use();
 		if (c->pause_s < LAST_LOOK_S)
 			c->pause_s *= 2;
-		look_in(c, c->used ? SETTLE_S : c->pause_s);
+		loop_after_ms(c->timer,
+			      1000u * (unsigned)(c->used ? SETTLE_S : c->pause_s));
 		return;
 	}
 	if (pipe2(fd, O_CLOEXEC))
@@ -262,7 +258,7 @@ void gpu_check_begin(struct gpu_check *c, struct event_base *base, struct buf *o
 				 .ranks = r,
 				 .pause_s = FIRST_LOOK_S };
 	c->timer = event_new(base, -1, 0, check_on_timer, c);
-	look_in(c, c->pause_s);
+	loop_after_ms(c->timer, 1000u * (unsigned)c->pause_s);
 }
 
 void gpu_check_end(struct gpu_check *c)

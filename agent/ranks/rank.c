@@ -28,14 +28,6 @@ static void rank_on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)arg; /* the loop settles after each turn */
 }
 
-static void wake_in(struct ranks *r, uint64_t ms)
-{
-	const struct timeval t = { (time_t)(ms / 1000),
-				   (suseconds_t)(ms % 1000 * 1000) };
-
-	event_add(r->timer, &t);
-}
-
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job)
 {
@@ -377,7 +369,7 @@ static void stop_now(struct ranks *r, uint32_t grace_ms)
 	r->kill_at_ms = grace_ms == GRACE_NEVER ? 0 : clock_ms() + grace_ms;
 	event_del(r->timer);
 	if (r->kill_at_ms)
-		wake_in(r, grace_ms);
+		loop_after_ms(r->timer, grace_ms);
 	if (r->phase == RANKS_TERMED)
 		return;
 	r->phase = RANKS_TERMED;
@@ -397,7 +389,7 @@ void ranks_stop(struct ranks *r, uint32_t grace_ms)
 	}
 	if (!r->stop_delayed_ms) {
 		r->stop_delayed_ms = clock_ms() + EXIT_LASTS_MS;
-		wake_in(r, EXIT_LASTS_MS);
+		loop_after_ms(r->timer, EXIT_LASTS_MS);
 	}
 	r->grace_ms = grace_ms;
 }
@@ -446,7 +438,7 @@ static void settle_killing(struct ranks *r, uint64_t now)
 		ranks_signal(r, SIGKILL, true);
 		r->looks++;
 		r->look_ms = now + r->pause_ms;
-		wake_in(r, r->pause_ms);
+		loop_after_ms(r->timer, r->pause_ms);
 		if (r->pause_ms < LONGEST_PAUSE_MS)
 			r->pause_ms *= 2;
 		return;

@@ -119,11 +119,6 @@ static void acts_place(struct job *j)
 
 /* ---- RUN ---- */
 
-static void acts_on_left(void *ctx, uint32_t host, size_t n)
-{
-	messages_credit(ctx, host, n);
-}
-
 static void on_unread(void *ctx, const char *which, int error)
 {
 	struct job *j = ctx;
@@ -150,7 +145,8 @@ static void on_disk(void *ctx, const char *path, int error)
 
 static int open_output(struct job *j)
 {
-	static const struct output_events events = { acts_on_left, on_unread, on_disk };
+	static const struct output_events events = { messages_credit, on_unread,
+						     on_disk };
 	struct log_rank *rank = xcalloc(j->plan.np, sizeof *rank);
 	int rc;
 

@@ -85,8 +85,9 @@ void messages_signal(struct job *j, int signo, bool tree)
 	}
 }
 
-void messages_credit(struct job *j, uint32_t host, size_t n)
+void messages_credit(void *job, uint32_t host, size_t n)
 {
+	struct job *j = job;
 	struct host *h = &j->agents.host[host];
 	struct host_run *run = &j->run[host];
 	struct wire_credit m = { .epoch = j->epoch };

@@ -18,9 +18,9 @@ void messages_signal(struct job *j, int signo, bool tree);
 /* RANK ended in order, and others of JOB wait for it: it has failed. */
 void messages_missed(void *job, uint32_t rank);
 
-/* N bytes of HOST's output have left runner: it may send as many more.  Credits go back
- * in quarters of the window: often enough to keep the host writing, seldom enough to
- * cost nothing. */
-void messages_credit(struct job *j, uint32_t host, size_t n);
+/* N bytes of output have left runner that came from JOB's HOST: it may send as many
+ * more.  Credits go back in quarters of the window: often enough to keep the host
+ * writing, seldom enough to cost nothing. */
+void messages_credit(void *job, uint32_t host, size_t n);
 
 #endif

@@ -66,8 +66,7 @@ static void wait_more(struct input *in)
 	if (in->done || !least_credit(in))
 		return;
 	if (in_background())
-		event_add(in->again,
-			  &(struct timeval){ .tv_usec = FOREGROUND_MS * 1000 });
+		loop_after_ms(in->again, FOREGROUND_MS);
 	else if (in->always_ready)
 		event_active(in->readable, EV_READ, 0);
 	else

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/loop.h"
 #include "common/wire.h"
 #include "launcher/output/out_queue.h"
 #include "launcher/output/spool.h"
@@ -75,13 +76,12 @@ static void stamp_lines(struct output *o, struct out_queue *q)
 /* LATER comes after MS at the latest. */
 static void look_in(struct output *o, int ms)
 {
-	const struct timeval t = { ms / 1000, ms % 1000 * 1000 };
 	const uint64_t due = clock_ms() + (uint64_t)ms;
 
 	if (event_pending(o->later, EV_TIMEOUT, NULL) && o->later_ms <= due)
 		return;
 	o->later_ms = due;
-	event_add(o->later, &t);
+	loop_after_ms(o->later, (uint64_t)ms);
 }
 
 /* S may hold something that has to be shown later, or may not any more. */

@@ -99,23 +99,6 @@ static void sealed_unref(struct sealed *s)
 	free(s);
 }
 
-static void sealed_flush(struct sealed *s)
-{
-	while (s->out.len) {
-		ssize_t n = send(s->fd, buf_head(&s->out), s->out.len,
-				 MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n > 0) {
-			buf_drop(&s->out, (size_t)n);
-		} else if (errno == EAGAIN) {
-			loop_watch(s->writable);
-			return;
-		} else if (errno != EINTR) {
-			buf_drop(&s->out, s->out.len); /* its end will be read */
-		}
-	}
-}
-
 /* The first bytes of the other side.  False: it has not the key, or has said this. */
 static bool take_call(struct sealed *s)
 {
@@ -134,7 +117,7 @@ static bool take_call(struct sealed *s)
 	buf_drop(&s->in, KEY_CALL_BYTES);
 	buf_add(&s->out, answer, sizeof answer);
 	s->open = true;
-	sealed_flush(s);
+	loop_send(&s->out, s->fd, s->writable);
 	return true;
 }
 
@@ -187,7 +170,7 @@ static void sealed_on_writable(evutil_socket_t fd, short what, void *ctx)
 	(void)fd;
 	(void)what;
 	s->refs++;
-	sealed_flush(s);
+	loop_send(&s->out, s->fd, s->writable);
 	if (s->open && s->out.len < WAIT_BYTES && !s->closed)
 		s->events->writable(s->ctx);
 	sealed_unref(s);
@@ -226,7 +209,7 @@ size_t sealed_send(struct sealed *s, const void *data, size_t n)
 	}
 	if (n)
 		key_seal(&s->side, &s->out, data, n);
-	sealed_flush(s);
+	loop_send(&s->out, s->fd, s->writable);
 	return n;
 }
 
