@@ -50,6 +50,17 @@ out:
 	return rc;
 }
 
+ssize_t file_start(const char *path, char *out, size_t size)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	const ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	out[n < 0 ? 0 : n] = '\0';
+	return n;
+}
+
 int file_write(int fd, const char *p, size_t n)
 {
 	while (n) {

@@ -6,6 +6,7 @@
 #define BERTH_FILE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "common/str.h"
 
@@ -15,6 +16,9 @@
 int file_read(struct str *out, const char *path, size_t most, bool regular);
 /* The same with stdin, from where it is. */
 int file_read_stdin(struct str *out, size_t most);
+/* The first SIZE - 1 bytes of the file PATH, as one read gives them, and a NUL into
+ * OUT: how many, or -1 with errno.  A FIFO is not waited for. */
+ssize_t file_start(const char *path, char *out, size_t size);
 /* Write all N bytes at P to FD, which blocks.  0, or -1 with errno. */
 int file_write(int fd, const char *p, size_t n);
 

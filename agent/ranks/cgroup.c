@@ -22,17 +22,9 @@ enum { V1_MAGIC = 0x27e0eb, V2_MAGIC = 0x63677270, PATH_BYTES = 512, DEEPEST = 6
 static ssize_t read_file(const char *folder, const char *name, char *out, size_t size)
 {
 	char path[PATH_BYTES + 32];
-	ssize_t n = -1;
-	int fd;
 
 	snprintf(path, sizeof path, "%s/%s", folder, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, out, size - 1);
-		close(fd);
-	}
-	out[n > 0 ? n : 0] = '\0';
-	return n;
+	return file_start(path, out, size);
 }
 
 static char *read_whole(const char *path)

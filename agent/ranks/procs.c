@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/ranks/cgroup.h"
+#include "common/file.h"
 
 /* ---- /proc ---- */
 
@@ -21,18 +22,9 @@
 static ssize_t read_proc(pid_t pid, const char *what, char *out, size_t size)
 {
 	char path[64];
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, what);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	n = read(fd, out, size - 1);
-	close(fd);
-	if (n >= 0)
-		out[n] = '\0';
-	return n;
+	return file_start(path, out, size);
 }
 
 /* "123 (name) S 1 ...": the name may hold anything, so its end is the last parenthesis.

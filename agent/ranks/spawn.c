@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "common/job.h"
 
 static const int limited[SPAWN_LIMITS] = { RLIMIT_NOFILE, RLIMIT_CORE, RLIMIT_STACK,
@@ -45,15 +46,10 @@ static size_t read_start(const struct program *p, const char *wdir, char *out,
 			 size_t size)
 {
 	char *seen = spawn_see(p->path, wdir);
-	int fd = open(seen, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t n = fd < 0 ? -1 : read(fd, out, size - 1);
+	ssize_t n = file_start(seen, out, size);
 
-	if (fd >= 0)
-		close(fd);
 	free(seen);
-	n = n < 0 ? 0 : n;
-	out[n] = '\0';
-	return (size_t)n;
+	return n < 0 ? 0 : (size_t)n;
 }
 
 static int cannot_execute(const char *name, int error, struct err *e)

@@ -1,8 +1,8 @@
 #include "launcher/job/imports.h"
 
 #include <ctype.h>
-#include <fcntl.h>
-#include <unistd.h>
+
+#include "common/file.h"
 
 /* The words behind it: "file", "module" or "text", then the program's own argv.  Its
  * own imports never look into the current folder, in which others may have put modules;
@@ -165,17 +165,11 @@ static bool follow_script(struct strv *out, const struct strv *argv, const char 
 {
 	char line[256] = "", *path, *rest = line, *word;
 	bool python = false;
-	ssize_t n;
-	int fd;
 
 	path = wdir && *argv->v[0] != '/' ? xasprintf("%s/%s", wdir, argv->v[0])
 					  : xstrdup(argv->v[0]);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	file_start(path, line, sizeof line);
 	free(path);
-	n = fd < 0 ? -1 : read(fd, line, sizeof line - 1);
-	if (fd >= 0)
-		close(fd);
-	line[n < 0 ? 0 : n] = '\0';
 	line[strcspn(line, "\r\n")] = '\0';
 	if (strncmp(line, "#!", 2))
 		return false;
