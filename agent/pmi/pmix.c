@@ -119,8 +119,7 @@ static void tell_of_death(struct pmix *p, size_t local)
 
 	if (!pmix_serves(p))
 		return;
-	wire_pack_event(&p->out, &m);
-	pmix_flush(p);
+	PMIX_SAY(p, event, &m);
 	if (p->s->job->nodes > 1)
 		wire_pack_event(p->s->out, &m);
 }
@@ -329,16 +328,15 @@ void server_pmix_open(struct server *s, const struct server_pmix *with)
 		event_new(p->s->base, p->process.fd, EV_WRITE, pmix_on_writable, p);
 	loop_watch(p->readable);
 	loop_after_ms(p->late, LATE_MS);
-	wire_pack_pmix_open(&p->out,
-			    &(struct wire_pmix_open){ .libraries = with->libraries,
-						      .folder = p->folders->files,
-						      .memory = p->folders->memory,
-						      .nspace = s->job->nspace,
-						      .host = s->job->own,
-						      .node = s->job->node,
-						      .topology = with->topology,
-						      .np = s->job->np });
-	pmix_flush(p);
+	PMIX_SAY(p, pmix_open,
+		 &(struct wire_pmix_open){ .libraries = with->libraries,
+					   .folder = p->folders->files,
+					   .memory = p->folders->memory,
+					   .nspace = s->job->nspace,
+					   .host = s->job->own,
+					   .node = s->job->node,
+					   .topology = with->topology,
+					   .np = s->job->np });
 }
 
 void server_pmix_start(struct server *s, const struct server_pmix *with)

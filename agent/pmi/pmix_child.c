@@ -112,7 +112,6 @@ static void on_open(const struct wire_pmix_open *m)
 {
 	struct wire_pmix_opened answer = { .library = "", .version = "", .error = "" };
 	struct str why = { 0 };
-	struct buf frame = { 0 };
 	const char *library = child_load(m->libraries, &why);
 	int status;
 
@@ -133,8 +132,7 @@ static void on_open(const struct wire_pmix_open *m)
 		str_add(&why, "no libpmix.so.2");
 	}
 	answer.error = str_text(&why);
-	wire_pack_pmix_opened(&frame, &answer);
-	child_say(&frame);
+	CHILD_SAY(pmix_opened, &answer);
 	str_free(&why);
 }
 

@@ -31,6 +31,14 @@ extern struct px_server px;
 int child_link(int fd);
 /* Send FRAME, which is freed, to the host.  On any thread; waits until it is taken. */
 void child_say(struct buf *frame);
+/* Send frame NAME, a pointer to a struct wire_NAME, in this way. */
+#define CHILD_SAY(name, ...)                                                           \
+	do {                                                                           \
+		struct buf frame_ = { 0 };                                             \
+                                                                                       \
+		wire_pack_##name(&frame_, __VA_ARGS__);                                \
+		child_say(&frame_);                                                    \
+	} while (0)
 /* Have the main thread call DONE with PX_SUCCESS and CTX. */
 void child_later(px_op_done *done, void *ctx);
 void child_make_calls(void);

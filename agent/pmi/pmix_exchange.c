@@ -84,9 +84,8 @@ static bool takes_part(const struct count *c, uint32_t rank)
 static void exchange_answer(struct pmix *p, uint32_t id, bool failed, uint64_t serial,
 			    wire_bytes data)
 {
-	wire_pack_pmix_collected(
-		&p->out, &(struct wire_pmix_collected){ id, failed, serial, data });
-	pmix_flush(p);
+	PMIX_SAY(p, pmix_collected,
+		 &(struct wire_pmix_collected){ id, failed, serial, data });
 }
 
 static void mark_busy(struct pmix *p, const struct count *c)

@@ -63,6 +63,12 @@ void pmix_modex_end(struct pmix *p);
 bool pmix_serves(const struct pmix *p);
 /* Send p->out. */
 void pmix_flush(struct pmix *p);
+/* Send frame NAME, a pointer to a struct wire_NAME, to the server. */
+#define PMIX_SAY(p, name, ...)                                                         \
+	do {                                                                           \
+		wire_pack_##name(&(p)->out, __VA_ARGS__);                              \
+		pmix_flush(p);                                                         \
+	} while (0)
 /* The server is of no use any more. */
 void pmix_give_up(struct pmix *p, const char *why);
 void pmix_hang_up(struct pmix *p);

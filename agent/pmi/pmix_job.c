@@ -315,7 +315,6 @@ void job_register(const struct wire_pmix_job *m)
 {
 	struct strv environment = { 0 };
 	struct str error = { 0 };
-	struct buf frame = { 0 };
 	uint32_t *counts = xcalloc(m->ranks.n, sizeof *counts);
 	int status = pmix_job_is_sound(m) ? register_job(m) : PX_BAD_PARAM;
 
@@ -339,13 +338,12 @@ void job_register(const struct wire_pmix_job *m)
 			strv_take(&environment, env[counts[i]]);
 		free(env);
 	}
-	wire_pack_pmix_ready(
-		&frame, &(struct wire_pmix_ready){
-				.environment = { (const char *const *)environment.v,
-						 environment.n },
-				.counts = { counts, m->ranks.n },
-				.error = str_text(&error) });
-	child_say(&frame);
+	CHILD_SAY(pmix_ready,
+		  &(struct wire_pmix_ready){
+			  .environment = { (const char *const *)environment.v,
+					   environment.n },
+			  .counts = { counts, m->ranks.n },
+			  .error = str_text(&error) });
 	strv_free(&environment);
 	str_free(&error);
 	free(counts);

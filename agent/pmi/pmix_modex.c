@@ -27,9 +27,7 @@ void pmix_get(struct pmix *p, const struct wire_frame *f,
 		wire_pass(p->s->out, f, p->s->job->epoch);
 		return;
 	}
-	wire_pack_modex_data(&p->out,
-			     &(struct wire_modex_data){ .id = m->id, .failed = 1 });
-	pmix_flush(p);
+	PMIX_SAY(p, modex_data, &(struct wire_modex_data){ .id = m->id, .failed = 1 });
 }
 
 static void modex_answer(struct pmix *p, uint32_t host, uint32_t id, bool failed,
@@ -59,9 +57,8 @@ void pmix_modex_request(struct pmix *p, const struct wire_modex_request *m)
 	*one = (struct serve){ ++p->serve_id, m->host, m->id, local, false, p->serve };
 	p->serve = one;
 	p->nserves++;
-	wire_pack_modex_request(&p->out, &(struct wire_modex_request){ .rank = m->rank,
-								       .id = one->id });
-	pmix_flush(p);
+	PMIX_SAY(p, modex_request,
+		 &(struct wire_modex_request){ .rank = m->rank, .id = one->id });
 	if (p->rank[local].ended && !event_pending(p->ended, EV_TIMEOUT, NULL))
 		loop_after_ms(p->ended, ENDED_MS);
 }

@@ -72,7 +72,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 	const char **keys = xcalloc(n, sizeof *keys);
 	uint32_t *sizes = xcalloc(n, sizeof *sizes);
 	size_t key_bytes = 0;
-	struct buf values = { 0 }, frame = { 0 };
+	struct buf values = { 0 };
 	int status = n > KEYS_MOST ? PX_OUT_OF_RESOURCE : PX_SUCCESS;
 
 	for (size_t i = 0; i < n && status == PX_SUCCESS; i++) {
@@ -96,8 +96,7 @@ int upcall_publish(const struct px_proc *proc, const struct px_info *info, size_
 		m.keys.v = keys;
 		m.sizes = (wire_u32v){ sizes, m.keys.n };
 		m.values = (wire_bytes){ buf_head(&values), values.len };
-		wire_pack_publish(&frame, &m);
-		child_say(&frame);
+		CHILD_SAY(publish, &m);
 	}
 	buf_free(&values);
 	free(keys);
@@ -110,7 +109,6 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 {
 	struct pending p = { .lookup = done, .ctx = ctx };
 	struct wire_lookup m = { .rank = proc->rank };
-	struct buf frame = { 0 };
 
 	for (size_t i = 0; i < n; i++) {
 		if (upcall_is(&info[i], PX_WAIT))
@@ -120,8 +118,7 @@ int upcall_lookup(const struct px_proc *proc, char **keys, const struct px_info 
 	}
 	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_lookup(&frame, &m);
-	child_say(&frame);
+	CHILD_SAY(lookup, &m);
 	return PX_SUCCESS;
 }
 
@@ -130,14 +127,12 @@ int upcall_unpublish(const struct px_proc *proc, char **keys,
 {
 	struct pending p = { .op = done, .ctx = ctx };
 	struct wire_unpublish m = { .rank = proc->rank };
-	struct buf frame = { 0 };
 
 	(void)info;
 	(void)n;
 	if (!list_keys(&m.keys, keys) || !(m.id = pending_leave(&p)))
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_unpublish(&frame, &m);
-	child_say(&frame);
+	CHILD_SAY(unpublish, &m);
 	return PX_SUCCESS;
 }
 
@@ -198,7 +193,7 @@ int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 	struct wire_event m = { .rank = proc->rank,
 				.code = (uint32_t)code,
 				.range = range };
-	struct buf bytes = { 0 }, frame = { 0 };
+	struct buf bytes = { 0 };
 	uint32_t count = (uint32_t)n;
 
 	(void)done;
@@ -211,8 +206,7 @@ int upcall_event(int code, const struct px_proc *proc, uint8_t range,
 		bytes.len = 0;
 	if (bytes.len && bytes.len <= INFO_MOST) {
 		m.info = (wire_bytes){ buf_head(&bytes), bytes.len };
-		wire_pack_event(&frame, &m);
-		child_say(&frame);
+		CHILD_SAY(event, &m);
 	}
 	buf_free(&bytes);
 	return PX_DONE;

@@ -54,7 +54,6 @@ static int upcall_collect(struct pending *p, const struct px_proc *procs, size_t
 {
 	uint32_t *list = xcalloc(n, sizeof *list);
 	struct wire_pmix_collect m = { .use = p->use, .name = name };
-	struct buf frame = { 0 };
 	int status = PX_SUCCESS;
 
 	if (!list_ranks(list, &m.ranks.n, procs, n))
@@ -66,8 +65,7 @@ static int upcall_collect(struct pending *p, const struct px_proc *procs, size_t
 		m.withheld = lost ? COLLECT_LACKS_RANK : ndata > px.data_most;
 		if (!m.withheld)
 			m.data = (wire_bytes){ data, ndata };
-		wire_pack_pmix_collect(&frame, &m);
-		child_say(&frame);
+		CHILD_SAY(pmix_collect, &m);
 	}
 	free(list);
 	return status;
@@ -235,7 +233,6 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 {
 	struct pending p = { .modex = done, .ctx = ctx };
 	struct wire_modex_request m = { .rank = proc->rank };
-	struct buf frame = { 0 };
 
 	(void)info;
 	(void)ninfo;
@@ -245,8 +242,7 @@ static int on_direct_modex(const struct px_proc *proc, const struct px_info *inf
 	m.id = pending_leave(&p);
 	if (!m.id)
 		return PX_OUT_OF_RESOURCE;
-	wire_pack_modex_request(&frame, &m);
-	child_say(&frame);
+	CHILD_SAY(modex_request, &m);
 	return PX_SUCCESS;
 }
 
@@ -266,12 +262,10 @@ static void upcall_served(int status, char *data, size_t n, void *ctx)
 	enum { MOST = 1 << 20 };
 	struct wire_modex_data m = { .id = (uint32_t)(uintptr_t)ctx,
 				     .failed = status != PX_SUCCESS || n > MOST };
-	struct buf frame = { 0 };
 
 	if (!m.failed)
 		m.data = (wire_bytes){ data, n };
-	wire_pack_modex_data(&frame, &m);
-	child_say(&frame);
+	CHILD_SAY(modex_data, &m);
 }
 
 void upcall_serve(const struct wire_modex_request *m)
@@ -290,10 +284,7 @@ void upcall_serve(const struct wire_modex_request *m)
 
 static void say_client(uint32_t rank, bool present)
 {
-	struct buf frame = { 0 };
-
-	wire_pack_pmix_client(&frame, &(struct wire_pmix_client){ rank, present });
-	child_say(&frame);
+	CHILD_SAY(pmix_client, &(struct wire_pmix_client){ rank, present });
 }
 
 static int done_now(px_op_done *done, void *ctx)
@@ -330,14 +321,12 @@ static int upcall_on_abort(const struct px_proc *proc, void *object, int status,
 	enum { TEXT_MOST = 1024 };
 	struct wire_pmix_abort m = { .rank = proc->rank, .status = (uint32_t)status };
 	char *cut = xstrndup(text ? text : "", TEXT_MOST);
-	struct buf frame = { 0 };
 
 	(void)object;
 	(void)procs;
 	(void)n;
 	m.text = cut;
-	wire_pack_pmix_abort(&frame, &m);
-	child_say(&frame);
+	CHILD_SAY(pmix_abort, &m);
 	free(cut);
 	return done_now(done, ctx);
 }
@@ -353,16 +342,14 @@ static void upcall_on_log(const struct px_proc *proc, const struct px_info *data
 	(void)nhow;
 	for (size_t i = 0; i < n; i++) {
 		const bool out = upcall_is(&data[i], PX_LOG_STDOUT);
-		struct buf frame = { 0 };
 		char *text;
 
 		if ((!out && !upcall_is(&data[i], PX_LOG_STDERR)) ||
 		    data[i].value.type != PX_STRING || !data[i].value.data.string)
 			continue;
 		text = xstrndup(data[i].value.data.string, TEXT_MOST);
-		wire_pack_pmix_log(&frame, &(struct wire_pmix_log){
-						   proc->rank, out ? 1 : 2, text });
-		child_say(&frame);
+		CHILD_SAY(pmix_log,
+			  &(struct wire_pmix_log){ proc->rank, out ? 1 : 2, text });
 		free(text);
 	}
 	child_later(done, ctx);
