@@ -248,6 +248,14 @@ long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 	return (long)(WIRE_HEAD_BYTES + n);
 }
 
+bool wire_ascends(const wire_u32v *v, uint32_t below)
+{
+	for (size_t i = 1; i < v->n; i++)
+		if (v->v[i] <= v->v[i - 1])
+			return false;
+	return !v->n || v->v[v->n - 1] < below;
+}
+
 void wire_pass(struct buf *out, const struct wire_frame *f, uint32_t epoch)
 {
 	const size_t rest = f->n - sizeof epoch;

@@ -160,6 +160,10 @@ struct wire_frame {
 long wire_next_from(enum wire_side from, struct wire_frame *f, const void *p,
 		    size_t left, struct err *e);
 
+/* The numbers of V ascend, and are below BELOW: as in each list of ranks, and in that
+ * of the apps' first ones. */
+bool wire_ascends(const wire_u32v *v, uint32_t below);
+
 /* Append F once more.  Its message begins with an epoch: EPOCH. */
 void wire_pass(struct buf *out, const struct wire_frame *f, uint32_t epoch);
 

@@ -32,9 +32,7 @@ int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e
 
 	for (size_t i = 0; sound && i < m->hosts.n; i++)
 		sound = m->hosts.v[i] < job->nodes;
-	for (size_t i = 1; sound && i < m->apps.n; i++)
-		sound = m->apps.v[i] > m->apps.v[i - 1] && m->apps.v[i] < job->np;
-	if (!sound)
+	if (!sound || !wire_ascends(&m->apps, job->np))
 		return err_set(e, E_WIRE, "malformed 'host_map' message");
 	s->host = xcalloc(job->np, sizeof *s->host);
 	memcpy(s->host, m->hosts.v, job->np * sizeof *s->host);

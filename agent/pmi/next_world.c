@@ -42,20 +42,17 @@ static void begin_world(struct server *s, struct init_round *round, uint32_t loc
 void next_world_begin(struct server *s, const struct wire_world *w)
 {
 	const wire_u32v ours = s->job->ranks;
-	struct init_round *round;
+	struct init_round *round = NULL;
 	uint32_t *in = xcalloc(ours.n, sizeof *in);
-	bool sound = w->ranks.n;
 
-	/* the agent knew what an ended rank did last until now, as the others go on */
+	/* the last operation of an ended rank is known until the others go on */
 	for (size_t i = 0; i < ours.n; i++)
 		if (s->member[i].ended)
 			s->member[i].round = NULL;
 	init_rounds_settle(s);
-	for (size_t i = 0; i < w->ranks.n && sound; i++)
-		sound = w->ranks.v[i] < s->job->np &&
-			(!i || w->ranks.v[i] > w->ranks.v[i - 1]);
-	sound = sound && !init_round_find(s, w->number);
-	round = sound ? init_round_add(s, w->number) : NULL;
+	if (w->ranks.n && wire_ascends(&w->ranks, s->job->np) &&
+	    !init_round_find(s, w->number))
+		round = init_round_add(s, w->number);
 	if (round) {
 		round->rank = xcalloc(w->ranks.n, sizeof *round->rank);
 		memcpy(round->rank, w->ranks.v, w->ranks.n * sizeof *round->rank);

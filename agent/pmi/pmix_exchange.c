@@ -107,12 +107,10 @@ bool pmix_collect(struct pmix *p, const struct wire_pmix_collect *m)
 	    m->withheld > COLLECT_LACKS_RANK ||
 	    m->data.n > EXCHANGE_PMIX_BYTES / p->s->job->nodes)
 		return false;
-	for (size_t i = 0; i < m->ranks.n; i++) {
-		if (m->ranks.v[i] >= p->s->job->np ||
-		    (i && m->ranks.v[i] <= m->ranks.v[i - 1]))
-			return false;
+	if (!wire_ascends(&m->ranks, p->s->job->np))
+		return false;
+	for (size_t i = 0; i < m->ranks.n; i++)
 		has_part |= host_of(p->s, m->ranks.v[i]) == p->s->job->node;
-	}
 	if (!has_part)
 		return false;
 	c = count_of(p, (enum exchange_use)m->use, m->name, &m->ranks);

@@ -306,9 +306,7 @@ static bool pmix_job_is_sound(const struct wire_pmix_job *m)
 		sound = m->hosts.v[i] < m->names.n;
 	for (size_t i = 0; sound && i < m->ranks.n; i++)
 		sound = m->ranks.v[i] < m->np;
-	for (size_t i = 1; sound && i < m->apps.n; i++)
-		sound = m->apps.v[i] > m->apps.v[i - 1] && m->apps.v[i] < m->np;
-	return sound;
+	return sound && wire_ascends(&m->apps, m->np);
 }
 
 void job_register(const struct wire_pmix_job *m)

@@ -433,19 +433,6 @@ static void exchange_settle(struct exchanges *x, struct exchange *e)
 
 /* ---- what comes ---- */
 
-/* RANKS are a list of the plan's, and HOST has one of them. */
-static bool has_part(const struct plan *plan, uint32_t host, const wire_u32v *ranks)
-{
-	bool has = !ranks->n && plan->local_size[host];
-
-	for (size_t i = 0; i < ranks->n; i++) {
-		if (ranks->v[i] >= plan->np || (i && ranks->v[i] <= ranks->v[i - 1]))
-			return false;
-		has |= plan->rank[ranks->v[i]].host == host;
-	}
-	return has;
-}
-
 /* May HOST give M?  What is wrong, or NULL, and *MOST bytes in all. */
 static const char *exchange_judge(const struct exchanges *x, uint32_t host,
 				  const struct wire_exchange *m, bool first,
@@ -491,6 +478,8 @@ const char *exchange_take(struct exchanges *x, struct host *h,
 			  const struct wire_exchange *m)
 {
 	const bool init = m->use == EXCHANGE_INIT;
+	const struct plan *plan;
+	bool sound, has_part;
 	struct exchange *e;
 	struct giver *g;
 	const char *wrong;
@@ -499,8 +488,13 @@ const char *exchange_take(struct exchanges *x, struct host *h,
 
 	if (!x)
 		return "'exchange' message out of turn";
+	plan = x->epoch.plan;
 	host = epoch_index(&x->epoch, h);
-	if (m->use >= EXCHANGE_USES || !has_part(x->epoch.plan, host, &m->ranks) ||
+	has_part = !m->ranks.n && plan->local_size[host];
+	sound = m->use < EXCHANGE_USES && wire_ascends(&m->ranks, plan->np);
+	for (size_t i = 0; sound && i < m->ranks.n; i++)
+		has_part |= plan->rank[m->ranks.v[i]].host == host;
+	if (!sound || !has_part ||
 	    m->last > (init ? EXCHANGE_WHOLE : EXCHANGE_LACKS_RANK) ||
 	    (!m->last && !m->data.n))
 		return "malformed 'exchange' message";
