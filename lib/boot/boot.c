@@ -17,11 +17,6 @@ _Static_assert(KIND_LAST_REDUCTION == BERTH_REDUCESCATTER &&
 
 /* ---- alone ---- */
 
-static bool alone_seen(void)
-{
-	return true;
-}
-
 static berth_result alone_join(void **state, struct boot_world *w,
 			       const struct berth_bootstrap *given, char *why)
 {
@@ -85,7 +80,6 @@ static void alone_leave(void *state)
 
 const struct boot boot_alone = {
 	.name = "alone",
-	.seen = alone_seen,
 	.join = alone_join,
 	.memory = alone_memory,
 	.fence = alone_fence,

@@ -237,14 +237,6 @@ static bool cut_texts(const char *p, size_t left, size_t n, char **v)
 	return !left;
 }
 
-static bool who_is_sound(const struct boot_who *who, size_t bytes)
-{
-	return who->rank < who->size && who->local_rank < who->local_size &&
-	       who->local_size <= who->size && who->cross_rank < who->cross_size &&
-	       who->cross_size <= who->hosts && who->hosts <= who->size &&
-	       (bytes - sizeof *who) / sizeof(uint32_t) >= who->size;
-}
-
 /* Reads the hosts of ranks and the names of hosts, of BYTES at P. */
 static berth_result fill_hosts(struct boot_world *w, const unsigned char *p,
 			       size_t bytes, char *why)
@@ -283,7 +275,10 @@ static berth_result fill_world(struct boot_world *w, const struct frame *f, char
 	struct boot_who who;
 
 	memcpy(&who, f->payload, sizeof who);
-	if (!who_is_sound(&who, f->head.bytes))
+	if (who.rank >= who.size || who.local_rank >= who.local_size ||
+	    who.local_size > who.size || who.cross_rank >= who.cross_size ||
+	    who.cross_size > who.hosts || who.hosts > who.size ||
+	    (f->head.bytes - sizeof who) / sizeof(uint32_t) < who.size)
 		return agent_say(BERTH_SYSTEM, why, "says what cannot be of the job");
 	*w = (struct boot_world){ .rank = who.rank,
 				  .size = who.size,

@@ -147,18 +147,6 @@ static bool has_end(const char *text, size_t bytes)
 	return strnlen(text, bytes) < bytes;
 }
 
-/* Rank R has failed, as it says itself in M. */
-static berth_result peer_failed(const struct message *m, unsigned r, char *why)
-{
-	const bool is_text = has_end(m->why, sizeof m->why) && !has_control(m->why);
-
-	snprintf(why, BOOT_WHY_BYTES, "rank %u could not join: %s", r,
-		 is_text && *m->why ? m->why : "it does not say why");
-	return m->result >= BERTH_INVALID && m->result <= BERTH_SYSTEM
-		       ? (berth_result)m->result
-		       : BERTH_PEER_LOST;
-}
-
 /* Is M, in the place of rank R, rank R's message of the same call as MINE? */
 static berth_result check_message(const struct message *m, unsigned r,
 				  const struct message *mine, char *why)
@@ -195,16 +183,24 @@ static berth_result caller_judge(struct caller *c, const struct message *all,
 				 const struct message *mine, char *why)
 {
 	berth_result rc = BERTH_OK;
-	unsigned failed = 0; /* the first rank that says it has failed */
+	unsigned failed = 0; /* the first rank that says it has failed, in M */
+	const struct message *m;
+	bool is_text;
 
 	while (failed < mine->ranks &&
 	       (all[failed].magic != MAGIC || !all[failed].result))
 		failed++;
 	if (failed < mine->ranks) {
 		c->all_know = true;
-		return failed == mine->rank && mine->result
-			       ? (berth_result)mine->result
-			       : peer_failed(&all[failed], failed, why);
+		if (failed == mine->rank && mine->result)
+			return (berth_result)mine->result;
+		m = &all[failed];
+		is_text = has_end(m->why, sizeof m->why) && !has_control(m->why);
+		snprintf(why, BOOT_WHY_BYTES, "rank %u could not join: %s", failed,
+			 is_text && *m->why ? m->why : "it does not say why");
+		return m->result >= BERTH_INVALID && m->result <= BERTH_SYSTEM
+			       ? (berth_result)m->result
+			       : BERTH_PEER_LOST;
 	}
 	for (unsigned r = 0; !rc && r < mine->ranks; r++)
 		rc = check_message(&all[r], r, mine, why);

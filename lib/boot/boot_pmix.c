@@ -420,16 +420,6 @@ static void pmix_look(void *ctx)
 		h->broken = BERTH_PEER_LOST;
 }
 
-/* The rank of the job that is local rank LOCAL here. */
-static unsigned rank_of(const struct boot_world *w, unsigned local)
-{
-	unsigned r = 0;
-
-	while (w->host[r] != w->host[w->rank] || local-- > 0)
-		r++;
-	return r;
-}
-
 /* Gets the texts that this host's ranks write on its board. */
 static berth_result own_block(struct block *k, const struct pmix_boot *b,
 			      struct note *note, const struct boot_world *w, char *why)
@@ -437,7 +427,7 @@ static berth_result own_block(struct block *k, const struct pmix_boot *b,
 	k->bytes = malloc((size_t)w->local_size * sizeof note->text);
 	if (!k->bytes)
 		return boot_out_of_memory(why);
-	for (unsigned i = 0; i < w->local_size; i++) {
+	for (unsigned i = 0, r = 0; i < w->local_size; i++, r++) {
 		struct watch h = { .b = b, .note = &note[i], .local = i };
 		struct wait wait = { .yields = 20,
 				     .broken = &h.broken,
@@ -447,10 +437,12 @@ static berth_result own_block(struct block *k, const struct pmix_boot *b,
 		berth_result rc = wait_for(&wait, &note[i].written, job.exchanges);
 		size_t length = strnlen(note[i].text, sizeof note[i].text - 1);
 
+		while (w->host[r] != w->host[w->rank])
+			r++; /* to the rank of the job that is local rank I here */
 		if (rc) {
 			snprintf(why, BOOT_WHY_BYTES,
-				 "rank %u on '%s' %s before all ranks had joined",
-				 rank_of(w, i), w->host_name[w->host[w->rank]],
+				 "rank %u on '%s' %s before all ranks had joined", r,
+				 w->host_name[w->host[w->rank]],
 				 rc == BERTH_TIMEOUT ? "was silent" : "ended");
 			return rc;
 		}
@@ -461,21 +453,8 @@ static berth_result own_block(struct block *k, const struct pmix_boot *b,
 	return BERTH_OK;
 }
 
-/* Gets the texts of host H, from its first rank. */
-static berth_result other_block(struct block *k, const struct boot_world *w, unsigned h,
-				const char *key, char *why)
-{
-	berth_result rc = pmix_client_get(job.first[h], key, &k->bytes, &k->size, why,
-					  BOOT_WHY_BYTES);
-
-	if (rc == BERTH_MEMORY || (!rc && k->size && !k->bytes[k->size - 1]))
-		return rc;
-	snprintf(why, BOOT_WHY_BYTES,
-		 "a rank on '%s' ended before all ranks had joined", w->host_name[h]);
-	return BERTH_PEER_LOST;
-}
-
-/* Gets the texts of the other hosts.  K[MINE] has those of ours. */
+/* Gets the texts of the other hosts, from their first ranks.  K[MINE] has those of
+ * ours. */
 static berth_result other_blocks(struct pmix_boot *b, struct block *k,
 				 const struct boot_world *w, unsigned mine, char *why)
 {
@@ -489,9 +468,19 @@ static berth_result other_blocks(struct pmix_boot *b, struct block *k,
 	b->has_met = true;
 	if (!rc)
 		rc = pmix_client_fence(true, GO_ON_S, why, BOOT_WHY_BYTES);
-	for (unsigned h = 0; !rc && h < w->hosts; h++)
-		if (h != mine)
-			rc = other_block(&k[h], w, h, key, why);
+	for (unsigned h = 0; !rc && h < w->hosts; h++) {
+		if (h == mine)
+			continue;
+		rc = pmix_client_get(job.first[h], key, &k[h].bytes, &k[h].size, why,
+				     BOOT_WHY_BYTES);
+		if (rc == BERTH_MEMORY ||
+		    (!rc && k[h].size && !k[h].bytes[k[h].size - 1]))
+			continue;
+		snprintf(why, BOOT_WHY_BYTES,
+			 "a rank on '%s' ended before all ranks had joined",
+			 w->host_name[h]);
+		rc = BERTH_PEER_LOST;
+	}
 	return rc;
 }
 

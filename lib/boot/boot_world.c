@@ -9,23 +9,17 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Beyond a limit (ulimit -f) ftruncate() would end the process with SIGXFSZ. */
-static int size_to(int fd, size_t bytes)
-{
-	struct rlimit l;
-
-	if (getrlimit(RLIMIT_FSIZE, &l) || bytes <= l.rlim_cur)
-		return ftruncate(fd, (off_t)bytes);
-	errno = EFBIG;
-	return -1;
-}
-
 int boot_memfd(size_t bytes, char *why)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int fd = memfd_create("berth", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct rlimit l;
 
-	if (fd >= 0 && !size_to(fd, bytes) && !fcntl(fd, F_ADD_SEALS, seals))
+	/* Beyond a limit (ulimit -f) ftruncate() would end the process with SIGXFSZ. */
+	if (fd >= 0 && !getrlimit(RLIMIT_FSIZE, &l) && bytes > l.rlim_cur)
+		errno = EFBIG;
+	else if (fd >= 0 && !ftruncate(fd, (off_t)bytes) &&
+		 !fcntl(fd, F_ADD_SEALS, seals))
 		return fd;
 	snprintf(why, BOOT_WHY_BYTES, "cannot make shared memory of %zu bytes: %s",
 		 bytes, strerror(errno));

@@ -284,21 +284,6 @@ static void *call_init(void *ctx)
 	return NULL;
 }
 
-/* Runs PMIx_Init in a thread of its own, since PMIx_Init knows no deadline.  The thread
- * that PMIx_Init makes begins with the mask of its maker, so it gets no signal of the
- * program. */
-static berth_result init_by_deadline(struct call *c)
-{
-	pthread_t thread;
-
-	if (!thread_start(&thread, "berth PMIx", call_init, c)) {
-		call_let_go(c);
-		return BERTH_MEMORY;
-	}
-	pthread_detach(thread);
-	return call_wait(c, PX_SUCCESS, INIT_S);
-}
-
 /* A rank of runner has looked for its agent before, and the agent does not answer
  * either.  Most often a container has a network of its own. */
 static berth_result no_server(const char *text, char *why, size_t why_bytes)
@@ -315,15 +300,22 @@ static berth_result no_server(const char *text, char *why, size_t why_bytes)
 	return BERTH_NO_PEERS;
 }
 
-/* Initialises once.  Sets px.me if it succeeds. */
+/* Initialises once.  Sets px.me if it succeeds.  PMIx_Init runs in a thread of its own,
+ * since it knows no deadline.  The thread that PMIx_Init makes begins with the mask of
+ * its maker, so it gets no signal of the program. */
 static berth_result init_px(char *why, size_t why_bytes)
 {
 	struct call *c = call_new();
-	berth_result rc;
+	berth_result rc = BERTH_MEMORY;
+	pthread_t thread;
 
 	px.again = mpi_is_over();
-	rc = c ? init_by_deadline(c) : BERTH_MEMORY;
-
+	if (c && thread_start(&thread, "berth PMIx", call_init, c)) {
+		pthread_detach(thread);
+		rc = call_wait(c, PX_SUCCESS, INIT_S);
+	} else if (c) {
+		call_let_go(c); /* for the thread */
+	}
 	if (rc == BERTH_TIMEOUT) {
 		px.hangs = true;
 		rc = no_server("it is silent", why, why_bytes);

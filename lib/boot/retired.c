@@ -44,16 +44,6 @@ static void retired_unmap(struct retired *r)
 	free(r);
 }
 
-/* Leaves only the blocks that callers hold in M's heap, in order. */
-static void drop_ours(struct memory *m, unsigned char *part)
-{
-	for (const struct late *l = all.late; l; l = l->next)
-		heap_give(&m->parts, (size_t)((unsigned char *)l->p - part));
-	for (size_t i = m->parts.n; i-- > 0;)
-		if (!m->parts.part[i].is_callers)
-			heap_give(&m->parts, m->parts.part[i].at);
-}
-
 /* Takes the mapping from M, and keeps a part of it in R. */
 static void retired_take_mapping(struct retired *r, struct memory *m,
 				 unsigned char *part)
@@ -83,7 +73,12 @@ void retired_keep(struct memory *m)
 
 	if (part) {
 		pthread_mutex_lock(&all.lock);
-		drop_ours(m, part);
+		/* only the blocks that callers hold stay in M's heap, in order */
+		for (const struct late *l = all.late; l; l = l->next)
+			heap_give(&m->parts, (size_t)((unsigned char *)l->p - part));
+		for (size_t i = m->parts.n; i-- > 0;)
+			if (!m->parts.part[i].is_callers)
+				heap_give(&m->parts, m->parts.part[i].at);
 		forget_late();
 		if (m->parts.n)
 			r = malloc(sizeof *r);
