@@ -86,29 +86,6 @@ static bool crypt_large(void *ctx, const unsigned char *at, unsigned char *to,
 	       n == (int)bytes;
 }
 
-static bool seal_large(void *ctx, const unsigned char *at, unsigned char *to,
-		       const unsigned char *text, size_t bytes)
-{
-	int n;
-
-	return crypt_large(ctx, at, to, text, bytes) &&
-	       evp.EVP_CipherFinal_ex(ctx, to + bytes, &n) == 1 &&
-	       evp.EVP_CIPHER_CTX_ctrl(ctx, GET_TAG, NET_CIPHER_TAG_BYTES,
-				       to + bytes) == 1;
-}
-
-static bool open_large(void *ctx, const unsigned char *at, unsigned char *text,
-		       const unsigned char *from, size_t bytes)
-{
-	unsigned char tag[NET_CIPHER_TAG_BYTES];
-	int n;
-
-	memcpy(tag, from + bytes, sizeof tag);
-	return crypt_large(ctx, at, text, from, bytes) &&
-	       evp.EVP_CIPHER_CTX_ctrl(ctx, SET_TAG, sizeof tag, tag) == 1 &&
-	       evp.EVP_CipherFinal_ex(ctx, text + bytes, &n) == 1;
-}
-
 /* ---- one direction ---- */
 
 void net_cipher_begin(struct net_cipher *c,
@@ -135,6 +112,7 @@ bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char 
 		     const unsigned char *text, size_t bytes)
 {
 	unsigned char at[NONCE_BYTES];
+	int n;
 
 	cipher_nonce(at, number);
 	if (!c->aes) {
@@ -143,7 +121,10 @@ bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char 
 		return true;
 	}
 	if (c->large && bytes >= LARGE_BYTES)
-		return seal_large(c->large, at, to, text, bytes);
+		return crypt_large(c->large, at, to, text, bytes) &&
+		       evp.EVP_CipherFinal_ex(c->large, to + bytes, &n) == 1 &&
+		       evp.EVP_CIPHER_CTX_ctrl(c->large, GET_TAG, NET_CIPHER_TAG_BYTES,
+					       to + bytes) == 1;
 	crypto_aead_aes256gcm_encrypt_afternm(to, NULL, text, bytes, NULL, 0, NULL, at,
 					      &c->aes_key);
 	return true;
@@ -152,15 +133,21 @@ bool net_cipher_seal(const struct net_cipher *c, uint64_t number, unsigned char 
 bool net_cipher_open(const struct net_cipher *c, uint64_t number, unsigned char *text,
 		     const unsigned char *from, size_t bytes)
 {
-	unsigned char at[NONCE_BYTES];
+	unsigned char at[NONCE_BYTES], tag[NET_CIPHER_TAG_BYTES];
+	int n;
 
 	cipher_nonce(at, number);
 	if (!c->aes)
 		return !crypto_aead_chacha20poly1305_ietf_decrypt(
 			text, NULL, NULL, from, bytes + NET_CIPHER_TAG_BYTES, NULL, 0,
 			at, c->key);
-	if (c->large && bytes >= LARGE_BYTES)
-		return open_large(c->large, at, text, from, bytes);
+	if (c->large && bytes >= LARGE_BYTES) {
+		memcpy(tag, from + bytes, sizeof tag);
+		return crypt_large(c->large, at, text, from, bytes) &&
+		       evp.EVP_CIPHER_CTX_ctrl(c->large, SET_TAG, sizeof tag, tag) ==
+			       1 &&
+		       evp.EVP_CipherFinal_ex(c->large, text + bytes, &n) == 1;
+	}
 	return !crypto_aead_aes256gcm_decrypt_afternm(text, NULL, NULL, from,
 						      bytes + NET_CIPHER_TAG_BYTES,
 						      NULL, 0, at, &c->aes_key);

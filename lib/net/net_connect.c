@@ -187,36 +187,28 @@ static berth_result connect_refused(struct net *n, const struct sockaddr_storage
 	return BERTH_PEER_LOST;
 }
 
-static berth_result finish_connect(struct net *n, int fd,
-				   const struct sockaddr_storage *at,
-				   uint64_t deadline_ns)
-{
-	struct pollfd p = { fd, POLLOUT, 0 };
-	socklen_t size = sizeof(int);
-	berth_result rc = BERTH_OK;
-	int error = 0;
-
-	while (!rc && poll(&p, 1, 0) == 0)
-		rc = net_sleep(n, &p, 1, deadline_ns);
-	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-	return !rc && error ? connect_refused(n, at, error) : rc;
-}
-
 static berth_result begin_at(struct net *n, unsigned peer, unsigned lane,
 			     const struct sockaddr_storage *at, uint64_t deadline_ns)
 {
 	struct begun b = { .fd = descriptor_socket(at->ss_family,
 						   SOCK_STREAM | SOCK_NONBLOCK, 0) };
-	berth_result rc;
+	struct pollfd p = { b.fd, POLLOUT, 0 };
+	socklen_t size = sizeof(int);
+	berth_result rc = BERTH_OK;
+	int error = 0;
 
 	if (b.fd < 0)
 		return BERTH_SYSTEM;
 	net_disable_pacing(NULL, net_set_up(b.fd));
-	if (!connect(b.fd, (const struct sockaddr *)at, net_address_size(at)) ||
-	    errno == EINPROGRESS)
-		rc = finish_connect(n, b.fd, at, deadline_ns);
-	else
-		rc = connect_refused(n, at, errno);
+	if (connect(b.fd, (const struct sockaddr *)at, net_address_size(at)) &&
+	    errno != EINPROGRESS)
+		error = errno;
+	while (!rc && !error && poll(&p, 1, 0) == 0)
+		rc = net_sleep(n, &p, 1, deadline_ns);
+	if (!rc && !error)
+		getsockopt(b.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	if (error)
+		rc = connect_refused(n, at, error);
 	if (!rc)
 		rc = connect_greet(n, &b, peer, lane, deadline_ns);
 	if (!rc && net_open_link(n, peer, lane, b.fd, &b.hello, &b.answer))

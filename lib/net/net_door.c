@@ -267,25 +267,22 @@ static bool door_make_room(struct net_door *d)
 	return first;
 }
 
-/* No connection goes before a further one has come: its hello may be on its way. */
-static bool door_has_room(struct net_door *d, int listener)
-{
-	struct pollfd p = { listener, POLLIN, 0 };
-
-	if (d->ncoming < NET_COMING_MOST || poll(&p, 1, 0) <= 0)
-		return d->ncoming < NET_COMING_MOST;
-	d->lacks_room = !door_make_room(d);
-	return !d->lacks_room;
-}
-
 static void accept_all(struct net_door *d, int listener)
 {
+	struct pollfd p = { listener, POLLIN, 0 };
 	const uint64_t now = clock_ns();
 	int fd;
 
 	for (int i = 0; i < NET_COMING_MOST; i++) {
-		if (!door_has_room(d, listener))
-			break;
+		/* no connection goes before a further one has come: its hello may be
+		 * on its way */
+		if (d->ncoming == NET_COMING_MOST) {
+			if (poll(&p, 1, 0) <= 0)
+				break;
+			d->lacks_room = !door_make_room(d);
+			if (d->lacks_room)
+				break;
+		}
 		fd = descriptor_accept(listener, SOCK_NONBLOCK);
 		if (fd >= 0) {
 			d->coming[d->ncoming++] = (struct net_coming){

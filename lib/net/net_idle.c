@@ -23,14 +23,6 @@ static bool idle_say(struct link *l, uint32_t group)
 	return !net_channel_is_half(&l->channel) && net_tell(&l->channel, h);
 }
 
-/* Has the peer's host received all that was sent? */
-static bool is_empty(const struct link *l)
-{
-	int left = 0;
-
-	return !ioctl(l->channel.fd, SIOCOUTQ, &left) && !left;
-}
-
 static bool next_head(const struct link *l, struct head *h)
 {
 	if (l->have < sizeof *h)
@@ -93,6 +85,7 @@ void net_tidy(struct net *n)
 	for (unsigned peer = 0; peer < n->config.size; peer++)
 		for (unsigned lane = 0; lane < NET_LANES; lane++) {
 			struct link *l = net_link(n, peer, lane);
+			int left = 0; /* what the peer's host has not received */
 
 			if (l->channel.fd < 0)
 				continue;
@@ -103,7 +96,7 @@ void net_tidy(struct net *n)
 			else if (l->releasing)
 				net_is_settled(l);
 			else if (n->idle_looks >= IDLE_LOOKS && !l->have && !l->half &&
-				 is_empty(l))
+				 !ioctl(l->channel.fd, SIOCOUTQ, &left) && !left)
 				l->releasing = idle_say(l, GROUP_RELEASE);
 		}
 }

@@ -41,22 +41,16 @@ static bool is_proof(const unsigned char *proof, const unsigned char *key,
 
 /* Numbers begin at the time of day.  So a later process of a job with the same key is
  * ahead of all hellos that were recorded of this one. */
-static uint64_t next_number(void)
+void net_hello_make(struct net_hello *h, const unsigned char *key)
 {
 	static _Atomic uint64_t last;
 	const uint64_t now = clock_read(CLOCK_REALTIME);
-	uint64_t was = atomic_load(&last), next;
+	uint64_t was = atomic_load(&last);
 
-	do
-		next = was < now ? now : was + 1;
-	while (!atomic_compare_exchange_weak(&last, &was, next));
-	return next;
-}
-
-void net_hello_make(struct net_hello *h, const unsigned char *key)
-{
 	h->magic = MAGIC;
-	h->number = next_number();
+	do
+		h->number = was < now ? now : was + 1;
+	while (!atomic_compare_exchange_weak(&last, &was, h->number));
 	randombytes_buf(h->nonce, sizeof h->nonce);
 	key_prove(h->proof, key, of_hello, h, offsetof(struct net_hello, proof));
 }
