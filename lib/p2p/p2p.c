@@ -101,15 +101,6 @@ static void p2p_destroy(struct p2p *p)
 	free(p);
 }
 
-static int p2p_open_net(struct p2p *p)
-{
-	if (!p->config.net)
-		return 0;
-	p->polls = calloc(1 + 3 * (size_t)p->config.members->n, sizeof *p->polls);
-	p->bell_fd = bell_open(p->bell);
-	return p->polls && p->bell_fd >= 0 && !net_open_both(p->config.net) ? 0 : -1;
-}
-
 static void connection_came(void *ctx)
 {
 	struct p2p *p = ctx;
@@ -136,8 +127,14 @@ struct p2p *p2p_open(const struct p2p_config *config)
 	wait_tune(&p->wait, config->members->nlocal ? config->members->nlocal : 1,
 		  config->cores);
 	p->peer = calloc(config->members->n, sizeof *p->peer);
-	if (!p->peer || p2p_open_net(p))
+	if (!p->peer)
 		goto fail;
+	if (config->net) {
+		p->polls = calloc(1 + 3 * (size_t)config->members->n, sizeof *p->polls);
+		p->bell_fd = bell_open(p->bell);
+		if (!p->polls || p->bell_fd < 0 || net_open_both(config->net))
+			goto fail;
+	}
 	for (unsigned i = 0; i < config->members->n; i++)
 		if (p2p_meet(p, i))
 			goto fail;
@@ -160,16 +157,6 @@ static struct p2p_message *p2p_first(struct p2p_list *l)
 	return m;
 }
 
-/* Without the lock: M has ended. */
-static void p2p_say_done(struct p2p *p, struct p2p_message *m, uint32_t self)
-{
-	atomic_fetch_sub(&p->in_flight, 1);
-	atomic_fetch_sub(&m->group->in_flight, 1);
-	m->done(m);
-	if (bell_has_sleeper(p->bell, self))
-		bell_ring(p->bell, p->bell_fd);
-}
-
 /* One after the other: if a function of the caller's is slow, another thread goes on
  * with the others. */
 static void p2p_release_and(struct p2p *p, uint32_t self, bool asks)
@@ -183,7 +170,11 @@ static void p2p_release_and(struct p2p *p, uint32_t self, bool asks)
 		more = p->done.first || (asks && p->asks.first) || ask;
 		pthread_mutex_unlock(&p->moving);
 		if (done) {
-			p2p_say_done(p, done, self);
+			atomic_fetch_sub(&p->in_flight, 1);
+			atomic_fetch_sub(&done->group->in_flight, 1);
+			done->done(done);
+			if (bell_has_sleeper(p->bell, self))
+				bell_ring(p->bell, p->bell_fd);
 		} else if (ask) {
 			ask->out = ask->alloc(ask->alloc_ctx, ask->got);
 			ask->has_asked = true;
@@ -327,15 +318,6 @@ static bool is_valid(const struct p2p_group *g, const struct p2p_message *m)
 	       (!m->bytes || (m->sends ? m->in != NULL : m->out || m->alloc));
 }
 
-static void p2p_enqueue(struct p2p *p, struct p2p_message *m, size_t n)
-{
-	pthread_mutex_lock(&p->posting);
-	for (size_t i = 0; i < n; i++)
-		p2p_list_add(&p->posted, &m[i]);
-	atomic_store(&p->has_posted, true);
-	pthread_mutex_unlock(&p->posting);
-}
-
 static bool has_begun(struct p2p_group *g)
 {
 	bool has;
@@ -372,7 +354,11 @@ berth_result p2p_post(struct p2p_group *g, struct p2p_message *m, size_t n)
 	}
 	atomic_fetch_add(&p->in_flight, (uint32_t)n);
 	if (pthread_mutex_trylock(&p->moving)) {
-		p2p_enqueue(p, m, n);
+		pthread_mutex_lock(&p->posting);
+		for (size_t i = 0; i < n; i++)
+			p2p_list_add(&p->posted, &m[i]);
+		atomic_store(&p->has_posted, true);
+		pthread_mutex_unlock(&p->posting);
 		p2p_wake(p);
 		return BERTH_OK;
 	}

@@ -148,29 +148,23 @@ const struct net_fault *p2p_fault(const struct p2p_group *g, int place)
 	return peer[m->rank[i]].fault.kind ? &peer[m->rank[i]].fault : NULL;
 }
 
-/* The address of the lane on which the peer is heard, or of any lane. */
-static const char *end_address_of(struct p2p_stream *s)
-{
-	const char *address = NULL;
-
-	for (unsigned lane = 0; lane < 2 && !address; lane++)
-		if (s->hears < 0 || s->hears == (int)lane)
-			address = net_channel(s->net, s->peer, lane)->address;
-	return address ? address : "";
-}
-
 /* Note the fault while the connection still stands.  Soon it does not. */
 static void note_fault(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_stream *s = q->stream;
 	struct net_fault *f = &q->fault;
+	const char *address = NULL;
 
 	if (f->kind || !s || q->left || !p2p_stream_is_made(s))
 		return;
 	f->kind = s->is_forged ? NET_FORGED : NET_CUT;
 	f->by = p->config.members->me;
 	f->peer = q->rank;
-	snprintf(f->address, sizeof f->address, "%s", end_address_of(s));
+	/* of the lane on which the peer is heard, or of any lane */
+	for (unsigned lane = 0; lane < 2 && !address; lane++)
+		if (s->hears < 0 || s->hears == (int)lane)
+			address = net_channel(s->net, s->peer, lane)->address;
+	snprintf(f->address, sizeof f->address, "%s", address ? address : "");
 }
 
 void p2p_lose_pair(struct p2p_pair *pair)
@@ -241,39 +235,9 @@ static bool note_deadline(const struct p2p_message *m, bool matched, const void 
 	return false;
 }
 
-static void end_late(struct p2p *p, uint64_t now)
-{
-	p->deadline_ns = 0;
-	for (struct p2p_group *g = p->groups; g; g = g->next)
-		if (atomic_load(&g->in_flight)) {
-			p2p_finish_all(g, end_is_late, &now, BERTH_TIMEOUT);
-			p2p_finish_all(g, note_deadline, &p, BERTH_OK);
-		}
-}
-
 bool p2p_is_lost(const struct p2p *p, const struct p2p_peer *q)
 {
 	return p->config.is_lost && p->config.is_lost(p->config.ctx, q->rank);
-}
-
-/* PAIR could not be reached, and so it seemed to have left.  Is it lost? */
-static void look_again(struct p2p_pair *pair)
-{
-	struct p2p_group *g = pair->group;
-
-	if (!pair->left || !p2p_is_lost(g->p2p, pair->peer))
-		return;
-	pair->left = false;
-	g->any_lost = true;
-	p2p_finish_all(g, is_from_any, NULL, BERTH_PEER_LOST);
-}
-
-/* Has Q said something before that has not been read? */
-static bool has_more(const struct p2p_peer *q)
-{
-	if (q->stream)
-		return p2p_stream_is_made(q->stream) && !q->stream->is_drained;
-	return !p2p_ring_is_empty(&q->in);
 }
 
 static void look_at_pair(struct p2p_pair *pair)
@@ -282,6 +246,14 @@ static void look_at_pair(struct p2p_pair *pair)
 	struct p2p_peer *q = pair->peer;
 	bool has_left;
 
+	/* a peer that could not be reached seemed to have left, and may be lost */
+	if (pair->gone && pair->left && p2p_is_lost(g->p2p, q)) {
+		pair->left = false;
+		g->any_lost = true;
+		p2p_finish_all(g, is_from_any, NULL, BERTH_PEER_LOST);
+	}
+	if (pair->gone)
+		return;
 	/* a member of another host that has left the group says so if it is asked */
 	if (q->stream && pair->pending && !pair->met && ++pair->silent == SILENT_LOOKS)
 		p2p_answer(pair, (struct p2p_frame){ .kind = P2P_ASK });
@@ -289,7 +261,11 @@ static void look_at_pair(struct p2p_pair *pair)
 		q->left = true;
 	has_left = q->bell && g->config.has_left &&
 		   g->config.has_left(g->config.ctx, pair->place);
-	if ((!q->left && !has_left && !p2p_is_lost(g->p2p, q)) || has_more(q))
+	if (!q->left && !has_left && !p2p_is_lost(g->p2p, q))
+		return;
+	/* has Q said something before that has not been read? */
+	if (q->stream ? p2p_stream_is_made(q->stream) && !q->stream->is_drained
+		      : !p2p_ring_is_empty(&q->in))
 		return;
 	pair->left = has_left;
 	if (has_left)
@@ -310,11 +286,7 @@ static void look_at_group(struct p2p_group *g)
 	for (unsigned i = 0; i < g->n; i++) {
 		struct p2p_pair *pair = &g->pair[i];
 
-		if (i == g->me || (!pair->pending && !g->any_pending))
-			continue;
-		if (pair->gone)
-			look_again(pair);
-		else
+		if (i != g->me && (pair->pending || g->any_pending))
 			look_at_pair(pair);
 	}
 }
@@ -327,8 +299,14 @@ void p2p_look(struct p2p *p)
 		return;
 	p->tick_ns = now;
 	now = clock_ns();
-	if (p->deadline_ns && now >= p->deadline_ns)
-		end_late(p, now);
+	if (p->deadline_ns && now >= p->deadline_ns) {
+		p->deadline_ns = 0;
+		for (struct p2p_group *g = p->groups; g; g = g->next)
+			if (atomic_load(&g->in_flight)) {
+				p2p_finish_all(g, end_is_late, &now, BERTH_TIMEOUT);
+				p2p_finish_all(g, note_deadline, &p, BERTH_OK);
+			}
+	}
 	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
 		return;
 	p->watched_ns = now;

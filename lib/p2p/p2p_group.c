@@ -94,14 +94,6 @@ void p2p_next_busy(struct p2p_peer *q, bool stays)
 		p2p_is_busy(first);
 }
 
-static void group_forget_busy(struct p2p_pair *pair)
-{
-	struct p2p_peer *q = pair->peer;
-
-	for (unsigned n = q->nbusy; n; n--)
-		p2p_next_busy(q, q->busy != pair);
-}
-
 /* ---- the end of a group, told and heard ---- */
 
 bool p2p_tell_abort(struct p2p_pair *pair)
@@ -115,15 +107,6 @@ bool p2p_tell_abort(struct p2p_pair *pair)
 	return true;
 }
 
-/* The reason is text of another rank.  Make it one line that can be printed. */
-static void make_line(char *text, size_t bytes)
-{
-	for (size_t i = 0; i < bytes && text[i]; i++)
-		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-			text[i] = '?';
-	text[bytes] = '\0';
-}
-
 void p2p_hear_abort(struct p2p_pair *pair)
 {
 	struct p2p_group *g = pair->group;
@@ -132,7 +115,11 @@ void p2p_hear_abort(struct p2p_pair *pair)
 	size_t bytes = q->stream ? q->stream->body : q->in.body;
 
 	p2p_peer_body(q, text);
-	make_line(text, bytes);
+	/* the reason is text of another rank: it becomes a line that can be printed */
+	for (size_t i = 0; i < bytes && text[i]; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			text[i] = '?';
+	text[bytes] = '\0';
 	g->config.aborted(g->config.ctx, pair->place, text);
 	p2p_give_up(g, BERTH_ABORTED);
 }
@@ -154,9 +141,12 @@ void p2p_group_forget(struct p2p_group *g)
 
 static void group_free(struct p2p_group *g)
 {
-	for (unsigned i = 0; g->pair && i < g->n; i++)
-		if (g->pair[i].is_busy)
-			group_forget_busy(&g->pair[i]);
+	for (unsigned i = 0; g->pair && i < g->n; i++) {
+		struct p2p_peer *q = g->pair[i].peer;
+
+		for (unsigned n = g->pair[i].is_busy ? q->nbusy : 0; n; n--)
+			p2p_next_busy(q, q->busy != &g->pair[i]);
+	}
 	if (g->match)
 		p2p_match_free(g->match);
 	free(g->match);

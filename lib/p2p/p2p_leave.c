@@ -40,16 +40,6 @@ void p2p_abort(struct p2p_group *g, const char *text)
 
 /* ---- a rank that leaves it ---- */
 
-/* PAIR hears that this rank has left, if it may wait for that.  Members of this host
- * see it (p2p_group_config.has_left). */
-static void leave_say(struct p2p_pair *pair)
-{
-	const struct p2p_stream *s = pair->peer->stream;
-
-	if (!pair->gone && pair->met && s && p2p_stream_is_made(s))
-		p2p_answer(pair, (struct p2p_frame){ .kind = P2P_LEAVE });
-}
-
 /* Are all answers to members of this host in their rings? */
 static bool leave_has_answered(struct p2p_group *g)
 {
@@ -87,8 +77,15 @@ void p2p_leave(struct p2p_group *g)
 	pthread_mutex_lock(&p->moving);
 	p2p_pass(p);
 	p2p_give_up(g, BERTH_ABORTED);
-	for (unsigned i = 0; g->pair && !g->aborts && i < g->n; i++)
-		leave_say(&g->pair[i]);
+	/* Members hear that this rank has left, if they may wait for that.  Those of
+	 * this host see it (p2p_group_config.has_left). */
+	for (unsigned i = 0; g->pair && !g->aborts && i < g->n; i++) {
+		struct p2p_pair *pair = &g->pair[i];
+		const struct p2p_stream *s = pair->peer->stream;
+
+		if (!pair->gone && pair->met && s && p2p_stream_is_made(s))
+			p2p_answer(pair, (struct p2p_frame){ .kind = P2P_LEAVE });
+	}
 	if (g->pair)
 		leave_answer_last(g);
 	p2p_group_forget(g);

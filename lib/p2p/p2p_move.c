@@ -73,17 +73,6 @@ static bool move_match(struct p2p_pair *pair, struct p2p_message *m,
 	return !rc && s->has_data;
 }
 
-/* M, which this rank has SENT itself. */
-static void match_self(struct p2p_message *m, struct p2p_message *sent)
-{
-	berth_result rc = move_fit(m, m->group->me, sent->signature, sent->bytes);
-
-	if (!rc && sent->bytes)
-		memcpy(m->out, sent->in, sent->bytes);
-	p2p_finish(sent, rc);
-	p2p_finish(m, rc);
-}
-
 /* Is M's alloc() to be called first, for the message of E? */
 static bool match_asks(struct p2p_message *m, struct p2p_entry *e)
 {
@@ -102,11 +91,16 @@ static void match_entry(struct p2p_message *m, struct p2p_entry *e)
 	const struct said s = { e->id, e->signature, e->bytes, e->has_data };
 	struct p2p_group *g = m->group;
 	struct p2p_pair *pair = &g->pair[e->from];
+	berth_result rc;
 
 	if (match_asks(m, e))
 		return;
-	if (e->self) {
-		match_self(m, e->self);
+	if (e->self) { /* sent by this rank */
+		rc = move_fit(m, g->me, e->self->signature, e->self->bytes);
+		if (!rc && e->self->bytes)
+			memcpy(m->out, e->self->in, e->self->bytes);
+		p2p_finish(e->self, rc);
+		p2p_finish(m, rc);
 	} else if (!e->has_data && pair->gone) {
 		/* M belongs to this message, not to the next one */
 		move_forget(pair, 0);
@@ -364,18 +358,6 @@ static enum taken take_gone(struct p2p_pair *pair, const struct p2p_frame *f)
 	return TAKEN;
 }
 
-/* The member of G that has said F on the way from Q; NULL: it is none. */
-static struct p2p_pair *move_pair_of(struct p2p_group *g, const struct p2p_peer *q,
-				     const struct p2p_frame *f)
-{
-	unsigned i = f->place;
-
-	if (f->kind == P2P_LEAVE) /* that rank no longer knows its place */
-		for (i = 0; i < g->n && g->pair[i].peer != q;)
-			i++;
-	return i < g->n && g->pair[i].peer == q ? &g->pair[i] : NULL;
-}
-
 /* F is of a group that this rank has left, or that has ended. */
 static enum taken move_drop(struct p2p_peer *q, const struct p2p_frame *f,
 			    bool is_known, bool *moved)
@@ -426,7 +408,7 @@ static enum taken move_take(struct p2p *p, struct p2p_peer *q,
 			    const struct p2p_frame *f, bool fresh, bool *moved)
 {
 	struct p2p_group *g = p2p_group_of(p, f->group);
-	struct p2p_pair *pair;
+	unsigned place = f->place;
 
 	if (f->kind == P2P_LEAVE && !f->group) {
 		q->left = true;
@@ -436,11 +418,13 @@ static enum taken move_take(struct p2p *p, struct p2p_peer *q,
 		p2p_give_up(g, BERTH_MEMORY);
 	if (!g || g->over)
 		return move_drop(q, f, g, moved);
-	pair = move_pair_of(g, q, f);
-	if (!pair || pair->place == g->me)
+	if (f->kind == P2P_LEAVE) /* that rank no longer knows its place */
+		for (place = 0; place < g->n && g->pair[place].peer != q;)
+			place++;
+	if (place >= g->n || g->pair[place].peer != q || place == g->me)
 		return BAD;
-	return pair->gone ? move_drop(q, f, true, moved)
-			  : take_of_pair(pair, f, fresh, moved);
+	return g->pair[place].gone ? move_drop(q, f, true, moved)
+				   : take_of_pair(&g->pair[place], f, fresh, moved);
 }
 
 /* Take the frames that have come from Q.  Did anything come? */
@@ -549,23 +533,19 @@ static bool push_pairs(struct p2p_peer *q)
 	return moved;
 }
 
-/* Q has gone and takes nothing more.  The frames that it said before count. */
-static void hear_last(struct p2p *p, struct p2p_peer *q)
-{
-	do
-		q->stream->is_drained = false;
-	while (move_pull(p, q) && !q->gone);
-	p2p_lose(p, q);
-}
-
 static bool push_stream(struct p2p *p, struct p2p_peer *q)
 {
 	struct p2p_stream *s = q->stream;
 	bool moved = s->moved;
 
 	s->moved = false;
-	if (!p2p_stream_flush(s))
-		hear_last(p, q);
+	if (p2p_stream_flush(s))
+		return moved;
+	/* Q has gone and takes nothing more.  The frames that it said before count. */
+	do
+		q->stream->is_drained = false;
+	while (move_pull(p, q) && !q->gone);
+	p2p_lose(p, q);
 	return moved;
 }
 

@@ -157,19 +157,6 @@ static void note_data(struct p2p_stream *s, size_t k)
 	put_bytes(s, &tail, sizeof tail);
 }
 
-static void note_sent(struct p2p_stream *s, size_t k)
-{
-	size_t head = k < s->out_have ? k : s->out_have;
-
-	s->moved |= k > 0;
-	s->out_at += head;
-	s->out_have -= head;
-	if (!s->out_have)
-		s->out_at = 0;
-	if (k > head)
-		note_data(s, k - head);
-}
-
 static ssize_t send_some(struct p2p_stream *s)
 {
 	size_t data =
@@ -188,30 +175,32 @@ bool p2p_stream_flush(struct p2p_stream *s)
 
 	while (fd >= 0 && !p2p_stream_is_flushed(s)) {
 		ssize_t k = send_some(s);
+		size_t head;
 
 		if (k <= 0)
 			return k == 0 || errno == EAGAIN || errno == EINTR;
-		note_sent(s, (size_t)k);
+		s->moved = true;
+		head = (size_t)k < s->out_have ? (size_t)k : s->out_have;
+		s->out_at += head;
+		s->out_have -= head;
+		if (!s->out_have)
+			s->out_at = 0;
+		if ((size_t)k > head)
+			note_data(s, (size_t)k - head);
 	}
 	return true;
-}
-
-/* A peer that has closed the connection takes nothing more, and SIOCOUTQ still counts
- * the bytes that it did not take. */
-static bool is_reset(int fd)
-{
-	struct pollfd p = { fd, 0, 0 };
-
-	return poll(&p, 1, 0) > 0;
 }
 
 bool p2p_stream_is_sent(const struct p2p_stream *s)
 {
 	int fd = s->speaks < 0 ? -1 : net_socket(s->net, s->peer, (unsigned)s->speaks);
+	struct pollfd reset = { fd, 0, 0 };
 	int left = 0;
 
-	return p2p_stream_is_flushed(s) &&
-	       (fd < 0 || ioctl(fd, SIOCOUTQ, &left) || !left || is_reset(fd));
+	/* A peer that has closed the connection takes nothing more, and SIOCOUTQ still
+	 * counts the bytes that it did not take. */
+	return p2p_stream_is_flushed(s) && (fd < 0 || ioctl(fd, SIOCOUTQ, &left) ||
+					    !left || poll(&reset, 1, 0) > 0);
 }
 
 /* ---- receiving ---- */
@@ -269,23 +258,13 @@ static bool stream_is_over(struct p2p_stream *s, ssize_t k)
 	return k == 0 || (k < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* A peer closes both lanes, so the other lane ends soon.  If it does not, somebody else
- * has closed this lane, and the frames that the peer said there no longer come. */
-static bool waits_in_vain(struct p2p_stream *s)
-{
-	uint64_t now = clock_ns();
-
-	if (!s->ended_ns)
-		s->ended_ns = now;
-	return now - s->ended_ns > OTHER_LANE_MS * 1000000ull;
-}
-
 /* Receive more into IN.  FALSE: the peer is gone.  The peer speaks on the lane on which
  * it is heard first.  If the other lane ends before, the last frames of the peer may
  * still come. */
 static bool stream_more(struct p2p_stream *s)
 {
 	bool made = false;
+	uint64_t now;
 
 	if (!s->in)
 		s->in = malloc(P2P_IN_BYTES);
@@ -307,9 +286,16 @@ static bool stream_more(struct p2p_stream *s)
 	}
 	if (s->is_forged)
 		return false;
-	if (made && s->hears < 0 && (s->has_ended[0] || s->has_ended[1]) &&
-	    waits_in_vain(s))
-		return false;
+	/* A peer closes both lanes, so the other lane ends soon.  If it does not,
+	 * somebody else has closed this lane, and the frames that the peer said there
+	 * no longer come. */
+	if (made && s->hears < 0 && (s->has_ended[0] || s->has_ended[1])) {
+		now = clock_ns();
+		if (!s->ended_ns)
+			s->ended_ns = now;
+		if (now - s->ended_ns > OTHER_LANE_MS * 1000000ull)
+			return false;
+	}
 	return made || !p2p_stream_is_made(s);
 }
 
