@@ -45,36 +45,25 @@ static berth_result reduce_scatter(struct hier *t, const struct coll *c, void *w
 	return hier_in_memory(t, &local, deadline_ns);
 }
 
-/* Sets *WHERE to room for partial sums of N elements.  It is RESULT if elements are as
- * wide as partial sums. */
-static berth_result partial_room(struct hier *t, const struct coll *c, uint64_t n,
-				 void *result, void **where)
-{
-	const size_t bytes = kern_size(kern_accumulator(c->type));
-	berth_result rc;
-
-	*where = result;
-	if (bytes == kern_size(c->type))
-		return BERTH_OK;
-	rc = need_room(t, n * bytes);
-	*where = t->room;
-	return rc;
-}
-
 /* All lanes reduce their parts over the hosts at once.  Then the parts are put together
  * in memory. */
 berth_result hier_allreduce(struct hier *t, const struct coll *c, uint64_t deadline_ns)
 {
+	const size_t bytes = kern_size(kern_accumulator(c->type));
 	struct coll across = *c, gather = *c;
-	void *where = NULL;
+	void *where;
 	uint64_t from = 0, n;
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	cut_by_lanes(t, c);
 	n = t->counts[t->m->local_me];
 	for (unsigned i = 0; i < t->m->local_me; i++)
 		from += t->counts[i];
-	rc = partial_room(t, c, n, reduce_at(c, from), &where);
+	where = reduce_at(c, from); /* if partial sums are as wide as elements */
+	if (bytes != kern_size(c->type)) {
+		rc = need_room(t, n * bytes);
+		where = t->room;
+	}
 	if (!rc)
 		rc = reduce_scatter(t, c, where, deadline_ns);
 	if (!rc && t->lane) {
@@ -219,17 +208,13 @@ static berth_result reducescatter_of_all(struct hier *t, const struct coll *c,
 	return rc;
 }
 
-static bool hosts_are_alike(const struct hier *t)
-{
-	for (unsigned h = 0; h < t->m->nhosts; h++)
-		if (members_on(t->m, h) != t->m->lanes)
-			return false;
-	return true;
-}
-
 berth_result hier_reducescatter(struct hier *t, const struct coll *c,
 				uint64_t deadline_ns)
 {
-	return hosts_are_alike(t) ? reducescatter_by_lanes(t, c, deadline_ns)
-				  : reducescatter_of_all(t, c, deadline_ns);
+	bool alike = true;
+
+	for (unsigned h = 0; h < t->m->nhosts; h++)
+		alike &= members_on(t->m, h) == t->m->lanes;
+	return alike ? reducescatter_by_lanes(t, c, deadline_ns)
+		     : reducescatter_of_all(t, c, deadline_ns);
 }

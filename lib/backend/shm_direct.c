@@ -54,28 +54,20 @@ void shm_direct_say(const struct shm_op *w, struct line *mine)
 		mine->u.far.in = w->s->config.heap ? 0 : NOWHERE;
 }
 
-/* Bytes of rank R's IN that others read.  is_written(): is its OUT written? */
-static uint64_t read_of(const struct shm_op *w, unsigned r)
-{
-	if (!coll_gives(w->c, r))
-		return 0;
-	return w->c->kind == BERTH_ALLGATHER ? coll_got(w->c, w->s->n, r) * w->size
-					     : in_bytes(w);
-}
-
-static bool is_written(const struct shm_op *w, unsigned r)
-{
-	return w->c->kind == BERTH_ALLREDUCE ||
-	       (w->c->kind == BERTH_REDUCE && r == w->c->root);
-}
-
 /* Notes where rank R's arrays lie, as R says.  If they are not in the heap, *DIRECT
  * becomes false. */
 static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
 {
 	const struct line *line = &w->s->line[w->s->seq & 1][r];
 	struct place *p = &w->s->place[r];
-	bool written = is_written(w, r);
+	const berth_kind kind = w->c->kind;
+	/* Bytes of R's IN that others read, and whether they write its OUT. */
+	const uint64_t read = !coll_gives(w->c, r) ? 0
+			      : kind == BERTH_ALLGATHER
+				      ? coll_got(w->c, w->s->n, r) * w->size
+				      : in_bytes(w);
+	const bool written =
+		kind == BERTH_ALLREDUCE || (kind == BERTH_REDUCE && r == w->c->root);
 
 	p->in = atomic_load_explicit(&line->u.far.in, memory_order_relaxed);
 	p->out = atomic_load_explicit(&line->u.far.out, memory_order_relaxed);
@@ -83,7 +75,7 @@ static berth_result hear_place(const struct shm_op *w, unsigned r, bool *direct)
 		*direct = false;
 		return BERTH_OK;
 	}
-	if (lies_in_heap(w, p->in, read_of(w, r)) &&
+	if (lies_in_heap(w, p->in, read) &&
 	    (!written || lies_in_heap(w, p->out, w->c->count * w->out_size)))
 		return BERTH_OK;
 	w->s->different[0] = r;

@@ -19,14 +19,11 @@ enum {
 	WORTH_PERCENT = 115
 };
 
-static bool is_found(const struct shm *s)
-{
-	return s->config.staging == SHM_STAGING_FOUND && s->n > 1 && !s->oversubscribed;
-}
-
 void shm_probe_say(struct shm *s, struct line *mine)
 {
-	uint64_t now = is_found(s) ? clock_ns() : 0;
+	const bool finds = s->config.staging == SHM_STAGING_FOUND && s->n > 1 &&
+			   !s->oversubscribed;
+	const uint64_t now = finds ? clock_ns() : 0;
 
 	mine->u.far.past = s->found_past;
 	mine->u.far.probe =

@@ -240,29 +240,21 @@ static berth_result by_rounds(struct shm_op *w)
 	return rc;
 }
 
-/* Waits until round K can be staged, round K - 1 reduced, and round K - 2 taken. */
-static berth_result await_three(struct shm_op *w, uint64_t k)
-{
-	berth_result rc = BERTH_OK;
-
-	if (k < w->rounds)
-		rc = shm_op_await_slot(w, k);
-	if (!rc && k >= 1 && k - 1 < w->rounds)
-		rc = await_flags(w, w->s->staged, k - 1);
-	if (!rc && k >= 2)
-		rc = await_flags(w, w->s->reduced, k - 2);
-	return rc;
-}
-
-/* For data that are not in the caches: mixes the three, piece by piece. */
+/* For data that are not in the caches: stages round K, reduces round K - 1 and takes
+ * round K - 2, piece by piece. */
 static berth_result by_pieces(struct shm_op *w)
 {
 	const uint64_t most = PIECE_BYTES / w->size;
 	struct round staged, reduced = { 0 }, taken = { 0 };
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	for (uint64_t k = 0; k < w->rounds + 2; k++) {
-		rc = await_three(w, k);
+		if (k < w->rounds)
+			rc = shm_op_await_slot(w, k);
+		if (!rc && k >= 1 && k - 1 < w->rounds)
+			rc = await_flags(w, w->s->staged, k - 1);
+		if (!rc && k >= 2)
+			rc = await_flags(w, w->s->reduced, k - 2);
 		if (rc)
 			return rc;
 		staged = round_of(w, k);

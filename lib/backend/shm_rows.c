@@ -26,12 +26,6 @@ static bool is_beside(const struct coll_rows *rows)
 	return row_bytes(rows, WIDE) <= BESIDE_BYTES;
 }
 
-/* Bytes of a slot that are left for data. */
-static size_t slot_room(const struct shm *s, const struct coll_rows *rows)
-{
-	return is_beside(rows) ? s->flat_bytes : s->flat_bytes - row_bytes(rows, WIDE);
-}
-
 bool shm_rows_fit(const struct shm *s, const struct coll_rows *rows)
 {
 	return is_beside(rows) || row_bytes(rows, WIDE) <= s->flat_bytes;
@@ -47,7 +41,8 @@ struct given {
 static struct given shm_rows_given(const struct shm *s, const struct coll *c,
 				   const uint64_t *row, unsigned r, unsigned to)
 {
-	const size_t most = slot_room(s, c->rows), size = kern_size(c->type);
+	const size_t in_slot = is_beside(c->rows) ? 0 : row_bytes(c->rows, WIDE);
+	const size_t most = s->flat_bytes - in_slot, size = kern_size(c->type);
 	const unsigned n = c->kind == BERTH_ALLTOALL ? s->n : 1;
 	uint64_t sum = 0, before = 0;
 
@@ -133,15 +128,6 @@ static void stage_data(const struct shm *s, const struct coll *c, struct given g
 	shm_copy(to, from, g.all);
 }
 
-static void rows_stage(const struct shm *s, const struct coll *c)
-{
-	struct given g = shm_rows_given(s, c, c->rows->mine, s->me, s->me);
-
-	write_row(c->rows, row_at(s, c, s->me));
-	if (g.all != SIZE_MAX)
-		stage_data(s, c, g);
-}
-
 /* ---- the rows and the data of the others ---- */
 
 /* Reads all rows, each once.  Do all of them have their data with them? */
@@ -165,15 +151,6 @@ static bool rows_hear(const struct shm *s, const struct coll *c)
 	return all;
 }
 
-/* Breaks the group, since rank R's counts are not those with which C is settled. */
-static berth_result rows_refuse(struct shm *s, unsigned r)
-{
-	s->different[0] = r;
-	s->ndifferent = 1;
-	shm_break(s, BERTH_PEER_LOST);
-	return BERTH_PEER_LOST;
-}
-
 /* Takes the data of C, which is settled.  Parts lie, and end, where the rows say. */
 static berth_result rows_take(struct shm *s, const struct coll *c)
 {
@@ -187,8 +164,12 @@ static berth_result rows_take(struct shm *s, const struct coll *c)
 		const struct place *p = &s->place[r];
 		uint64_t n = c->out_counts[r];
 
-		if (r != s->me && n != row[part])
-			return rows_refuse(s, r);
+		if (r != s->me && n != row[part]) { /* C is settled with others */
+			s->different[0] = r;
+			s->ndifferent = 1;
+			shm_break(s, BERTH_PEER_LOST);
+			return BERTH_PEER_LOST;
+		}
 		if (r != s->me)
 			shm_copy(to, data_at(s, c, r, row, p->out) + p->in, n * size);
 		to += n * size;
@@ -199,10 +180,13 @@ static berth_result rows_take(struct shm *s, const struct coll *c)
 berth_result shm_run_rows(struct shm *s, const struct coll *c, struct coll *settled,
 			  bool *moved)
 {
+	const struct given g = shm_rows_given(s, c, c->rows->mine, s->me, s->me);
 	berth_result rc;
 	bool all;
 
-	rows_stage(s, c);
+	write_row(c->rows, row_at(s, c, s->me));
+	if (g.all != SIZE_MAX)
+		stage_data(s, c, g);
 	shm_say(s, c->signature);
 	rc = shm_read_signatures(s, c->signature);
 	if (rc)

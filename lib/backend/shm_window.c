@@ -57,18 +57,10 @@ static void take_pieces(struct shm_op *w, uint64_t k, size_t at)
 	}
 }
 
-/* The data that go to all ranks.  In an allgather, coll_keep_own() has copied them to
- * OUT, since IN may be OUT, where the parts of others come. */
-static const unsigned char *for_all(const struct shm_op *w)
-{
-	return w->c->kind == BERTH_ALLGATHER
-		       ? shm_op_out(w, coll_got_at(w->c, w->s->n, w->s->me))
-		       : w->c->in;
-}
-
 static void window_stage(struct shm_op *w, uint64_t k)
 {
 	struct shm *s = w->s;
+	const unsigned char *in = w->c->in;
 	uint64_t n;
 
 	if (!coll_gives(w->c, s->me))
@@ -76,26 +68,17 @@ static void window_stage(struct shm_op *w, uint64_t k)
 	if (has_parts(w->c->kind)) {
 		stage_parts(w, k);
 	} else {
+		/* In an allgather, coll_keep_own() has copied IN to OUT, since IN may
+		 * be OUT, where the parts of others come. */
+		if (w->c->kind == BERTH_ALLGATHER)
+			in = shm_op_out(w, coll_got_at(w->c, s->n, s->me));
 		n = shm_op_of_round(w, w->c->count, k);
 		if (n)
-			kern_copy(shm_op_slot(w, s->me, k),
-				  for_all(w) + k * w->each * w->size, n * w->size,
-				  s->past);
+			kern_copy(shm_op_slot(w, s->me, k), in + k * w->each * w->size,
+				  n * w->size, s->past);
 	}
 	if (s->past)
 		kern_fence();
-}
-
-static berth_result await_staged(struct shm_op *w, uint64_t k)
-{
-	struct shm *s = w->s;
-	berth_result rc = BERTH_OK;
-
-	for (unsigned r = 0; !rc && r < s->n; r++)
-		if (r != s->me && coll_gives(w->c, r))
-			rc = wait_for(&s->wait, &s->staged[r].post,
-				      s->base + (uint32_t)k + 1);
-	return rc;
 }
 
 static berth_result window_take_round(struct shm_op *w, uint64_t k)
@@ -103,11 +86,14 @@ static berth_result window_take_round(struct shm_op *w, uint64_t k)
 	struct shm *s = w->s;
 	size_t at = has_parts(w->c->kind) ? s->me * w->each * w->size : 0;
 	uint64_t n = shm_op_of_round(w, w->c->count, k);
-	berth_result rc;
+	berth_result rc = BERTH_OK;
 
 	if (!coll_gets(w->c, s->me))
 		return BERTH_OK;
-	rc = await_staged(w, k);
+	for (unsigned r = 0; !rc && r < s->n; r++)
+		if (r != s->me && coll_gives(w->c, r))
+			rc = wait_for(&s->wait, &s->staged[r].post,
+				      s->base + (uint32_t)k + 1);
 	if (rc)
 		return rc;
 	if (w->c->kind == BERTH_REDUCESCATTER)

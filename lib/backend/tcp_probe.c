@@ -23,12 +23,6 @@ static double now_us(void)
 	return (double)clock_ns() / 1e3;
 }
 
-static void keep_least(double *least, double x)
-{
-	if (*least == 0 || x < *least)
-		*least = x;
-}
-
 static int by_size(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
@@ -47,13 +41,14 @@ static berth_result probe_latency(struct tcp_op *w, double *us)
 	steps += tcp_power(w->t->n) == w->t->n ? 0 : 2;
 	w->agrees = true;
 	for (int i = 0; !rc && i < ROUNDS; i++) {
-		double begun = now_us();
+		double begun = now_us(), step_us;
 
 		w->t->step = 0;
 		w->t->seq++;
 		rc = tcp_round(w, TUNE_ALGORITHMS);
-		if (i) /* the first one connects */
-			keep_least(us, (now_us() - begun) / steps);
+		step_us = (now_us() - begun) / steps;
+		if (i && (*us == 0 || step_us < *us)) /* the first one connects */
+			*us = step_us;
 	}
 	w->agrees = false;
 	return rc;

@@ -22,12 +22,6 @@ struct reduction {
 	struct share own;
 };
 
-/* Are C's elements partial sums as they are? */
-static bool is_partial(const struct coll *c)
-{
-	return kern_accumulator(c->type) == c->type && !c->scale.has_prescale;
-}
-
 /* Begins R.  The result goes to OUT, and anything else may until then. */
 static berth_result reduce_begin(struct reduction *r, struct tcp_op *w,
 				 unsigned char *out)
@@ -42,8 +36,8 @@ static berth_result reduce_begin(struct reduction *r, struct tcp_op *w,
 				 .partial = out,
 				 .partial_bytes = bytes,
 				 .own = { c->in, c->in_form } };
-	if (is_partial(c))
-		r->own.form = KERN_PARTIAL;
+	if (kern_accumulator(c->type) == c->type && !c->scale.has_prescale)
+		r->own.form = KERN_PARTIAL; /* as they are */
 	if (bytes != w->size) {
 		rc = tcp_need_room(w->t, c->count * bytes);
 		r->partial = w->t->room;
@@ -125,25 +119,18 @@ static berth_result reduce_give_back(struct reduction *r)
 	return rc;
 }
 
-/* Each of P places gets all of the result. */
-static berth_result double_up(struct reduction *r)
-{
-	berth_result rc = BERTH_OK;
-
-	for (unsigned half = r->p / 2; !rc && half; half /= 2)
-		rc = reduce_combine(r, r->w->t->me ^ half, 0, 0, r->p, half == 1);
-	return rc;
-}
-
-/* The agreement alone. */
-static berth_result reduce_agree(struct reduction *r)
+/* Each of P places gets all of the result.  Without data it is the agreement alone. */
+static berth_result double_up(struct reduction *r, bool has_data)
 {
 	berth_result rc = BERTH_OK;
 
 	for (unsigned half = r->p / 2; !rc && half; half /= 2) {
-		struct tcp_transfer l = { .place = r->w->t->me ^ half };
+		const struct tcp_transfer none = { .place = r->w->t->me ^ half };
 
-		rc = tcp_sendrecv_agree(r->w, &l, &l);
+		if (has_data)
+			rc = reduce_combine(r, none.place, 0, 0, r->p, half == 1);
+		else
+			rc = tcp_sendrecv_agree(r->w, &none, &none);
 	}
 	return rc;
 }
@@ -203,35 +190,28 @@ static berth_result reduce_fold(struct reduction *r, bool has_rest, bool has_dat
 	return tcp_sendrecv_agree(w, NULL, &in);
 }
 
-static berth_result reduce_unfold(struct reduction *r, bool has_data)
-{
-	struct tcp_op *w = r->w;
-	struct share all = { r->out, KERN_ELEMENTS };
-	struct tcp_transfer out = { .place = w->t->me + r->p };
-
-	if (has_data)
-		out = reduce_parts(r, all, out.place, 0, r->p);
-	w->t->step = UNFOLD_STEP;
-	return tcp_sendrecv_agree(w, &out, NULL);
-}
-
 static berth_result in_middle(struct reduction *r, enum tune_algorithm algorithm)
 {
 	struct tcp_op *w = r->w;
 	const bool has_data = algorithm != TUNE_ALGORITHMS;
-	bool has_rest = w->t->me + r->p < w->t->n;
+	const struct share all = { r->out, KERN_ELEMENTS };
+	struct tcp_transfer rest = { .place = w->t->me + r->p };
+	bool has_rest = rest.place < w->t->n;
 	berth_result rc = BERTH_OK;
 
 	if (r->p != w->t->n)
 		rc = reduce_fold(r, has_rest, has_data);
 	w->t->step = MIDDLE_STEP;
 	if (!rc)
-		rc = algorithm == TUNE_DOUBLE  ? double_up(r)
-		     : algorithm == TUNE_HALVE ? reduce_halve(r)
-					       : reduce_agree(r);
+		rc = algorithm == TUNE_HALVE ? reduce_halve(r) : double_up(r, has_data);
 	if (!rc && algorithm == TUNE_HALVE && !(w->agrees && tcp_differs(w->t)))
 		rc = reduce_give_back(r);
-	return rc || !has_rest ? rc : reduce_unfold(r, has_data);
+	if (rc || !has_rest)
+		return rc;
+	if (has_data)
+		rest = reduce_parts(r, all, rest.place, 0, r->p);
+	w->t->step = UNFOLD_STEP;
+	return tcp_sendrecv_agree(w, &rest, NULL);
 }
 
 berth_result tcp_round(struct tcp_op *w, enum tune_algorithm algorithm)
