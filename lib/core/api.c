@@ -168,14 +168,6 @@ static berth_result api_begin(const struct berth_config *config, bool changes)
 	return BERTH_OK;
 }
 
-/* Memory of earlier worlds goes too, which berth_free() knows no more. */
-static void end_for_good(void)
-{
-	api_end(false);
-	has_left = false;
-	retired_forget();
-}
-
 berth_result berth_init(const struct berth_config *config)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -194,18 +186,6 @@ berth_result berth_init(const struct berth_config *config)
 	return rc;
 }
 
-/* A rank that was lost meanwhile is left out of the next world, too.  With a bootstrap
- * of the caller's, all ranks make equally many calls: there is one attempt. */
-static berth_result begin_next(const struct berth_config *config)
-{
-	berth_result rc;
-
-	do
-		rc = api_begin(config, true);
-	while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
-	return rc;
-}
-
 berth_result berth_change(const struct berth_config *config)
 {
 	berth_result rc = api_may_wait();
@@ -217,8 +197,14 @@ berth_result berth_change(const struct berth_config *config)
 			 : api_wrong(BERTH_STATE, "berth_change() before berth_init()");
 	if (!rc && !atomic_exchange(&has_left, true))
 		api_end(true);
-	if (!rc)
-		rc = begin_next(config);
+	if (!rc) {
+		/* A rank that was lost meanwhile is left out of the next world, too.
+		 * With a bootstrap of the caller's, all ranks make equally many calls:
+		 * there is one attempt. */
+		do
+			rc = api_begin(config, true);
+		while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
+	}
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }
@@ -230,10 +216,14 @@ berth_result berth_shutdown(void)
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&beginning);
-	if (!times_begun)
+	if (!times_begun) {
 		rc = api_wrong(BERTH_STATE, "berth_shutdown() without berth_init()");
-	else if (!--times_begun)
-		end_for_good();
+	} else if (!--times_begun) {
+		api_end(false);
+		has_left = false;
+		/* memory of earlier worlds, which berth_free() knows no more */
+		retired_forget();
+	}
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }
@@ -255,23 +245,20 @@ void api_give(void *to, size_t size, const void *from, size_t known)
 	memcpy(to, &size, sizeof size);
 }
 
-/* Meanwhile the world stays, but where this is a child of a rank. */
-static struct berth_world look_at_world(const struct berth_set *all)
-{
-	return (struct berth_world){ .epoch = epoch,
-				     .rank = number[RANK],
-				     .ranks = number[SIZE],
-				     .local_rank = number[LOCAL_RANK],
-				     .local_size = number[LOCAL_SIZE],
-				     .cross_rank = number[CROSS_RANK],
-				     .cross_size = number[CROSS_SIZE],
-				     .changed = all && world_has_lost(all->world) };
-}
-
 berth_result berth_world(struct berth_world *w)
 {
+	/* While ALL is held, the world stays, but where this is a child of a rank. */
 	struct berth_set *all = handle_enter(NULL);
-	const struct berth_world now = look_at_world(all);
+	const struct berth_world now = {
+		.epoch = epoch,
+		.rank = number[RANK],
+		.ranks = number[SIZE],
+		.local_rank = number[LOCAL_RANK],
+		.local_size = number[LOCAL_SIZE],
+		.cross_rank = number[CROSS_RANK],
+		.cross_size = number[CROSS_SIZE],
+		.changed = all && world_has_lost(all->world),
+	};
 	const bool known = all || (is_child && now.rank >= 0);
 
 	if (all)

@@ -254,14 +254,6 @@ static size_t shared_level(const struct cores_cgroup *a, const struct cores_cgro
 	return n;
 }
 
-static bool is_first_there(const struct cores_cgroup *c, size_t i)
-{
-	for (size_t k = 0; k < i; k++)
-		if (!strcmp(c[k].path, c[i].path))
-			return false;
-	return true;
-}
-
 uint64_t cores_quota_of(bool v2, char *const *own, size_t n, const char *mounts)
 {
 	struct cores_cgroup *c = calloc(n, sizeof *c);
@@ -279,11 +271,13 @@ uint64_t cores_quota_of(bool v2, char *const *own, size_t n, const char *mounts)
 		level = shared_level(&c[0], &c[i], level);
 	}
 	for (size_t i = 0; i < n && sum != CORES_NO_QUOTA; i++) {
-		const uint64_t below =
-			is_first_there(c, i)
-				? least_quota(v2, &c[i], level + 1, strlen(c[i].path))
-				: 0;
+		size_t first = 0; /* in the cgroup of I, which counts once */
+		uint64_t below = 0;
 
+		while (strcmp(c[first].path, c[i].path))
+			first++;
+		if (first == i)
+			below = least_quota(v2, &c[i], level + 1, strlen(c[i].path));
 		sum = below == CORES_NO_QUOTA ? below : sum + below;
 	}
 	common = least_quota(v2, &c[0], 0, level);
@@ -293,22 +287,16 @@ uint64_t cores_quota_of(bool v2, char *const *own, size_t n, const char *mounts)
 
 /* ---- this process ---- */
 
-static unsigned cores_allowed(void)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof set, &set)) /* more than the set can hold */
-		return 1024;
-	return (unsigned)CPU_COUNT(&set);
-}
-
 /* Ranks that are bound apart have cores of their own: those of one do not say how many
  * they have together. */
 static unsigned cores_by_affinity(unsigned n)
 {
 	long online = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned mine = cores_allowed();
+	unsigned mine = 1024; /* if there are more than the set can hold */
+	cpu_set_t set;
 
+	if (!sched_getaffinity(0, sizeof set, &set))
+		mine = (unsigned)CPU_COUNT(&set);
 	if (mine * n <= (unsigned long)online)
 		return mine * n;
 	return mine > (unsigned long)online ? (unsigned)online : mine;

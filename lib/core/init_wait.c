@@ -10,20 +10,15 @@ enum {
 	ANSWER_MS = 1500  /* for who is missing, and for others to see it, too */
 };
 
-static int64_t limit_ms(const struct world *w)
+void init_wait_begin(struct init_wait *m, struct world *w, const char *call)
 {
 	const struct params *k = &w->params;
 	int64_t ms = w->timeout_ms > 0 ? w->timeout_ms : 0;
 
 	if (!k->stall_off && k->stall_end_ms > 0 && (!ms || k->stall_end_ms < ms))
 		ms = k->stall_end_ms;
-	return ms && ms < LEAST_MS ? LEAST_MS : ms;
-}
-
-void init_wait_begin(struct init_wait *m, struct world *w, const char *call)
-{
-	const int64_t ms = limit_ms(w);
-
+	if (ms && ms < LEAST_MS)
+		ms = LEAST_MS;
 	*m = (struct init_wait){ .world = w,
 				 .begun_ns = clock_ns(),
 				 .deadline_ns = ms ? clock_until(ms) : 0,

@@ -114,16 +114,6 @@ size_t missing_lost(const struct comm *c, unsigned *rank, size_t most)
 	return n;
 }
 
-static size_t find_behind(const struct comm *c, unsigned *rank, size_t most)
-{
-	size_t n = 0;
-
-	for (unsigned i = 0; i < c->members->n && n < most; i++)
-		if (i != c->members->me && missing_is_behind(c, i))
-			rank[n++] = c->members->rank[i];
-	return n;
-}
-
 /* On several hosts the agents see which ranks have not come to the operation.  The
  * rank that this one waited for may be another: it may wait for them, too. */
 static size_t ask_agents(struct comm *c, unsigned *rank, size_t most)
@@ -173,7 +163,9 @@ size_t missing_find(struct comm *c, berth_result rc, unsigned *rank, size_t most
 		return n;
 	n = rc == BERTH_TIMEOUT ? ask_agents(c, rank, most) : 0;
 	if (!n && rc == BERTH_TIMEOUT && c->op)
-		n = find_behind(c, rank, most);
+		for (unsigned i = 0; i < c->members->n && n < most; i++)
+			if (i != c->members->me && missing_is_behind(c, i))
+				rank[n++] = c->members->rank[i];
 	if (n)
 		return n;
 	n = c->back->others(c->group, rank, most);

@@ -372,13 +372,6 @@ static bool has_counts(const struct op *op)
 	return op->coll.in_counts || op->coll.out_counts || op->own_counts;
 }
 
-/* Is COUNT the same on all ranks, or a message's? */
-static bool has_common_count(const struct op *op)
-{
-	return op->coll.kind == BERTH_REDUCESCATTER ||
-	       (!has_counts(op) && op->coll.kind != BERTH_RECV);
-}
-
 static const char *const kind_name[KIND_COUNT] = { KIND_NAMES };
 
 const char *op_kind_name(berth_kind kind)
@@ -424,7 +417,9 @@ void op_words(char *text, size_t bytes, const struct op *op)
 			 c->scale.has_prescale ? c->scale.prescale : 1,
 			 c->scale.has_postscale ? c->scale.postscale : 1);
 	}
-	if (has_common_count(op))
+	/* COUNT is the same on all ranks, or a message's */
+	if (c->kind == BERTH_REDUCESCATTER ||
+	    (!has_counts(op) && c->kind != BERTH_RECV))
 		snprintf(count, sizeof count, "%llu ", (unsigned long long)c->count);
 	if (op->shape && *op->shape)
 		snprintf(shape, sizeof shape, ", shape \"%.120s\"", op->shape);

@@ -116,13 +116,6 @@ static berth_result end_cycle(struct plan *p, uint64_t base)
 	return rc;
 }
 
-/* The program does something else by now. */
-static berth_result start_anew(struct plan *p)
-{
-	plan_forget(p);
-	return end_cycle(p, p->most);
-}
-
 /* ---- a cycle, step by step ---- */
 
 static void find_next(struct plan *p)
@@ -166,16 +159,6 @@ berth_result plan_round(struct plan *p, uint64_t cycle, uint64_t base)
 	p->base = base;
 	p->rounds++;
 	return rc;
-}
-
-/* The first cycle begins with a unit that is submitted when no request is in flight,
- * if there is one: what was noted in front of it is the rest of a step. */
-static void begin_with_first(struct plan *p, const struct plan_unit *unit)
-{
-	if (unit->first && p->seen.n && !p->seen.line[0].unit.first) {
-		p->seen.n = p->last.n = p->again.n = 0;
-		p->base = p->most;
-	}
 }
 
 /* Without a name: what a step begins with comes again. */
@@ -254,7 +237,13 @@ static berth_result note_first_cycles(struct plan *p, const struct plan_unit *un
 	size_t third;
 	berth_result rc;
 
-	begin_with_first(p, unit);
+	/* The first cycle begins with a unit that is submitted when no request is in
+	 * flight, if there is one: what was noted in front of it is the rest of a
+	 * step. */
+	if (unit->first && p->seen.n && !p->seen.line[0].unit.first) {
+		p->seen.n = p->last.n = p->again.n = 0;
+		p->base = p->most;
+	}
 	if (begins_again(p, unit)) {
 		p->again.n = 0;
 		rc = plan_wrap(p, unit);
@@ -286,11 +275,11 @@ berth_result plan_note(struct plan *p, const struct plan_unit *unit)
 	else if (!p->list.line[line].done)
 		mark_done(p, line);
 	find_next(p);
-	if (!rc && p->list.n && !p->open)
-		rc = end_cycle(p, p->most);
-	else if (!rc && p->list.n && p->beside > BESIDE_MOST(p->list.n))
-		rc = start_anew(p);
-	return rc;
+	if (rc || !p->list.n || (p->open && p->beside <= BESIDE_MOST(p->list.n)))
+		return rc;
+	if (p->open) /* the program does something else by now */
+		plan_forget(p);
+	return end_cycle(p, p->most);
 }
 
 berth_result plan_cut(struct plan *p)

@@ -18,29 +18,24 @@ uint64_t plan_fuse_key(const struct op *op)
 	return op_hash(scale, sizeof scale, op_hash(what, sizeof what, 1)) | 1;
 }
 
-/* The oldest makes room. */
-static size_t open_bucket(struct plan_fusion *f, uint64_t fuse_key, uint32_t segment)
-{
-	for (size_t i = 0; i < f->nopen; i++)
-		if (f->open[i].fuse_key == fuse_key && f->open[i].segment == segment)
-			return i;
-	if (f->nopen == PLAN_OPEN_MOST)
-		memmove(&f->open[0], &f->open[1], --f->nopen * sizeof f->open[0]);
-	f->open[f->nopen].fuse_key = 0;
-	return f->nopen++;
-}
-
 uint32_t plan_fuse(struct plan_fusion *f, const struct plan_unit *unit,
 		   uint32_t segment, uint64_t fusion_bytes)
 {
-	size_t i;
+	size_t i = 0;
 
 	if (!unit->fuse_key || !fusion_bytes)
 		return f->nbuckets++;
-	i = open_bucket(f, unit->fuse_key, segment);
-	if (f->open[i].fuse_key && f->open[i].bytes + unit->bytes <= fusion_bytes) {
+	while (i < f->nopen &&
+	       (f->open[i].fuse_key != unit->fuse_key || f->open[i].segment != segment))
+		i++;
+	if (i == PLAN_OPEN_MOST) { /* the oldest makes room */
+		i = --f->nopen;
+		memmove(&f->open[0], &f->open[1], i * sizeof f->open[0]);
+	}
+	if (i < f->nopen && f->open[i].bytes + unit->bytes <= fusion_bytes) {
 		f->open[i].bytes += unit->bytes;
 	} else {
+		f->nopen += i == f->nopen;
 		f->open[i].fuse_key = unit->fuse_key;
 		f->open[i].segment = segment;
 		f->open[i].bytes = unit->bytes;

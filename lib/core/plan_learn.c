@@ -6,17 +6,15 @@ enum { MISSED_MOST = 2 /* cycles in a row without a unit, which then leaves */ }
 
 /* ---- lists ---- */
 
-static bool is_same(const struct plan_unit *a, const struct plan_unit *b)
-{
-	return a->key == b->key && a->number == b->number &&
-	       a->signature == b->signature;
-}
-
 size_t plan_line_of(const struct plan_list *list, const struct plan_unit *unit)
 {
-	for (size_t i = 0; i < list->n; i++)
-		if (is_same(&list->line[i].unit, unit))
+	for (size_t i = 0; i < list->n; i++) {
+		const struct plan_unit *at = &list->line[i].unit;
+
+		if (at->key == unit->key && at->number == unit->number &&
+		    at->signature == unit->signature)
 			return i;
+	}
 	return PLAN_NONE;
 }
 
@@ -208,23 +206,18 @@ static berth_result take_repeated(struct plan *p)
 	return rc;
 }
 
-/* There is nothing to learn: two cycles were like the plan.  (64 units: 1 us less) */
-static bool is_as_ever(struct plan *p)
-{
-	if (!p->even || p->ndone < p->list.n || p->cuts || p->seen.n)
-		return false;
-	p->last.n = 0;
-	return true;
-}
-
 berth_result plan_learn(struct plan *p)
 {
 	size_t n = p->list.n, before, after, left;
 	bool complete = p->ndone == n, cut;
 	berth_result rc;
 
-	if (is_as_ever(p))
+	/* There is nothing to learn: two cycles were like the plan.  (64 units: 1 us
+	 * less) */
+	if (p->even && p->ndone >= n && !p->cuts && !p->seen.n) {
+		p->last.n = 0;
 		return BERTH_OK;
+	}
 	before = count_numbers(&p->list);
 	cut = complete && learn_cuts(p);
 	drop_missed(&p->list);

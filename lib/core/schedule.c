@@ -54,21 +54,19 @@ void schedule_submitted(struct schedule *s, uint64_t now, bool expected)
 	schedule_event(s, expected ? SCHEDULE_EXPECTED : SCHEDULE_BESIDE);
 }
 
-/* The time doubles with each round in vain. */
-static uint64_t unheard_ns(unsigned idle)
-{
-	uint64_t ns = (uint64_t)SCHEDULE_PAUSE_NS << (idle < 7 ? idle : 7);
-
-	return ns < UNHEARD_NS_MOST ? ns : UNHEARD_NS_MOST;
-}
-
 void schedule_idle(struct schedule *s, uint64_t now, bool waits, bool hears,
 		   uint64_t deadline)
 {
+	uint64_t pause_ns = AGAIN_NS;
+
 	schedule_event(s, waits ? SCHEDULE_WAITED : SCHEDULE_IDLE);
 	s->idle++;
 	s->idle_ns = now;
-	s->again_ns = now + (hears ? AGAIN_NS : unheard_ns(s->idle));
+	if (!hears) /* it doubles with each round in vain */
+		pause_ns = (uint64_t)SCHEDULE_PAUSE_NS << (s->idle < 7 ? s->idle : 7);
+	if (!hears && pause_ns > UNHEARD_NS_MOST)
+		pause_ns = UNHEARD_NS_MOST;
+	s->again_ns = now + pause_ns;
 	if (deadline && deadline < s->again_ns)
 		s->again_ns = deadline;
 }

@@ -135,15 +135,6 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 	return BERTH_OK;
 }
 
-static berth_result map_memory(struct world *w)
-{
-	if (memory_map(&w->memory, &w->who, region_bytes_of_all(w->who.local_size)))
-		return log_error(BERTH_SYSTEM, "", NULL, 0,
-				 "the memory that ranks of a host share: %s",
-				 strerror(errno));
-	return BERTH_OK;
-}
-
 /* A timeline is of this process, and goes on when its world changes. */
 static berth_result begin_timeline(const struct world *w)
 {
@@ -189,8 +180,11 @@ berth_result world_begin(struct world *w, const struct berth_config *config,
 		boot_caller_decline(given, rc, log_last()->text);
 	if (!rc)
 		rc = find_others(w, given, changes);
-	if (!rc)
-		rc = map_memory(w);
+	if (!rc &&
+	    memory_map(&w->memory, &w->who, region_bytes_of_all(w->who.local_size)))
+		rc = log_error(BERTH_SYSTEM, "", NULL, 0,
+			       "the memory that ranks of a host share: %s",
+			       strerror(errno));
 	w->cores = 1;
 	if (!rc)
 		world_count_cores(w);
