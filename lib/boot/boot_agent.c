@@ -527,31 +527,25 @@ static void agent_stall(void *state, const unsigned *missing, size_t n,
 	send(a->fd, frame, (size_t)(p - frame), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static size_t hear_behind(struct agent *a, unsigned *rank, size_t most)
+static size_t agent_behind(void *state, unsigned *rank, size_t most)
 {
+	const struct boot_head head = { 0, BOOT_MISSING_REQUEST };
+	struct agent *a = state;
 	struct pollfd p = { .fd = a->fd, .events = POLLIN };
 	struct frame f = { .fd = -1 };
 	char why[BOOT_WHY_BYTES];
 	size_t n = 0;
 
-	if (poll(&p, 1, BEHIND_MS) <= 0 || get_frame(a->fd, &f, BOOT_MISSING, 0, why))
-		a->mute = true;
-	else
-		n = ranks_in(&f, rank, most);
-	frame_free(&f);
-	return n;
-}
-
-static size_t agent_behind(void *state, unsigned *rank, size_t most)
-{
-	const struct boot_head head = { 0, BOOT_MISSING_REQUEST };
-	struct agent *a = state;
-	size_t n = 0;
-
 	pthread_mutex_lock(&a->asks);
-	if (!a->mute &&
-	    send(a->fd, &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof head)
-		n = hear_behind(a, rank, most);
+	if (!a->mute && send(a->fd, &head, sizeof head, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+				sizeof head) {
+		if (poll(&p, 1, BEHIND_MS) <= 0 ||
+		    get_frame(a->fd, &f, BOOT_MISSING, 0, why))
+			a->mute = true;
+		else
+			n = ranks_in(&f, rank, most);
+		frame_free(&f);
+	}
 	pthread_mutex_unlock(&a->asks);
 	return n;
 }
