@@ -287,21 +287,6 @@ uint64_t cores_quota_of(bool v2, char *const *own, size_t n, const char *mounts)
 
 /* ---- this process ---- */
 
-/* Ranks that are bound apart have cores of their own: those of one do not say how many
- * they have together. */
-static unsigned cores_by_affinity(unsigned n)
-{
-	long online = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned mine = 1024; /* if there are more than the set can hold */
-	cpu_set_t set;
-
-	if (!sched_getaffinity(0, sizeof set, &set))
-		mine = (unsigned)CPU_COUNT(&set);
-	if (mine * n <= (unsigned long)online)
-		return mine * n;
-	return mine > (unsigned long)online ? (unsigned)online : mine;
-}
-
 static uint64_t least_of_both(char *const *own, size_t n, const char *mounts)
 {
 	const uint64_t v2 = cores_quota_of(true, own, n, mounts);
@@ -337,9 +322,19 @@ static uint64_t quota_of_ranks(const uint32_t *pid, unsigned n)
 
 unsigned cores_of_ranks(const uint32_t *pid, unsigned n, bool *quota)
 {
-	const unsigned most = cores_by_affinity(n);
+	const unsigned long online = (unsigned long)sysconf(_SC_NPROCESSORS_ONLN);
 	const uint64_t bound = n > 1 ? quota_of_ranks(pid, n) : CORES_NO_QUOTA;
+	unsigned most = 1024; /* if there are more than the set can hold */
+	cpu_set_t set;
 
+	if (!sched_getaffinity(0, sizeof set, &set))
+		most = (unsigned)CPU_COUNT(&set);
+	/* Ranks that are bound apart have cores of their own: those of one do not say
+	 * how many they have together. */
+	if (most * n <= online)
+		most *= n;
+	else if (most > online)
+		most = (unsigned)online;
 	*quota = bound != CORES_NO_QUOTA;
 	if (bound > most * (uint64_t)1000)
 		return most;
