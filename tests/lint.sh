@@ -155,6 +155,12 @@ check_circles() {
 	tests/rooms.py circles "$build"
 }
 
+# Files that need the types of one another, and structs that nobody can take in at a glance.
+check_uses() {
+	command -v clang > /dev/null || { echo "warning: no clang (tests/deps lint), so uses of types were not checked"; return; }
+	tests/uses.py lint
+}
+
 # In gdb, perf and a backtrace a static function is its name.
 check_names() {
 	tests/rooms.py names
@@ -339,7 +345,7 @@ check_variables() {
 # ---- all ----
 
 failed=()
-[ $# -gt 0 ] || set -- format columns size rooms circles names small suites includes both_users lone_headers benches banned words errors options \
+[ $# -gt 0 ] || set -- format columns size rooms circles uses names small suites includes both_users lone_headers benches banned words errors options \
 	variables shell man python types time cppcheck tidy
 if [[ " $* " =~ ' man '|' options ' ]]; then
 	make -s docs > /dev/null 2>&1
