@@ -10,37 +10,7 @@
 #ifndef BERTH_AGENT_PLACEMENT_GPU_H
 #define BERTH_AGENT_PLACEMENT_GPU_H
 
-#include "agent/placement/topo.h"
-
-enum gpu_vendor { GPU_NVIDIA, GPU_AMD };
-
-struct gpu {
-	enum gpu_vendor vendor;
-	struct gpu_address address;
-	char pci[32];   /* the address as hwloc prints it, "0000:53:00.0" */
-	char uuid[96];  /* "GPU-...", "MIG-...", or "" */
-	char model[64]; /* or "" */
-	int index;  /* its number in its vendor's runtime on this host: the place among
-		     * the usable GPUs of that vendor, in PCI order (CUDA under
-		     * CUDA_DEVICE_ORDER=PCI_BUS_ID), for AMD in KFD's order */
-	int minor;  /* of /dev/nvidiaN, the N of renderDN; -1: unknown */
-	bool mig;   /* a MIG instance: always named by its UUID; pci is the GPU's */
-	int gi, ci; /* MIG: GPU and compute instance; else -1 */
-	char parent_uuid[96]; /* MIG: its GPU's UUID; else "" */
-	int home; /* topo_node where its CPUs start; 0, the machine, if not reported */
-	bool no_locality; /* no source tells which of several NUMA nodes is near */
-	char holder[64];  /* another job that claims it, "pid 123 (x) of uid 7"; "" for
-			     none */
-	int claim;        /* 1 + descriptor of our claim; 0: none */
-};
-
-struct gpus {
-	struct gpu *v; /* PCI order, or the order of a preset CUDA_VISIBLE_DEVICES */
-	size_t n;
-	struct strv
-		notes;   /* disagreements between sources and the like, one line each */
-	bool closed_too; /* also those that this process may not open */
-};
+#include "agent/placement/gpu_list.h"
 
 struct gpu_sources {
 	/* The directory that has proc, sys and dev; "" or NULL: "/".  With a directory
@@ -63,11 +33,6 @@ bool gpu_driver(char *out, size_t size, const char *root);
  * in the order of G.  0, or -1 with E (E_GPU_LIST) and G as it
  * was. */
 int gpu_select(struct gpus *g, const char *const *words, size_t n, struct err *e);
-void gpu_free(struct gpus *g); /* gives claims back too */
-
-/* Read "0000:53:00.0", "00000000:53:00.0" or "53:00.0" in any case.  False if it is not
- * an address. */
-bool gpu_parse_address(struct gpu_address *a, const char *text);
 
 /* Claim G for this process, until it ends or gives G back.  If another job has a
  * GPU, fill its holder and move it to the end.  A claim is advisory: a name in the

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent/placement/gpu.h"
 #include "agent/placement/gpu_internal.h"
 
 /* The abstract name of GPU I: its PCI address.  An instance has its UUID in place of

@@ -1,32 +1,15 @@
 /* gpu_internal.h - between gpu.c and the sources of GPUs, one file each.
  *
- * gpu_list.c holds the list as data.  A source appends each GPU that this process
+ * A source appends each GPU that this process
  * may open, in any order, with the uuid, model, home and minor that it knows.  gpu.c
  * asks the sources, then sorts, numbers and filters. */
 #ifndef BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 #define BERTH_AGENT_PLACEMENT_GPU_INTERNAL_H
 
-#include "agent/placement/gpu.h"
+#include "agent/placement/gpu_list.h"
 
-/* Vendors of PCI functions.  8192 CPUs are Linux's limit: a GPU may be near CPUs that
- * are not allowed here. */
-enum { PCI_NVIDIA = 0x10de, PCI_AMD = 0x1002, GPU_CPU_WORDS = 128 };
-
-/* ---- gpu_list.c ---- */
-
-/* A new GPU at the end of G, its home unknown.  Valid until the next call. */
-struct gpu *gpu_add(struct gpus *g, enum gpu_vendor vendor,
-		    const struct gpu_address *a);
-void gpu_note(struct gpus *g, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-/* Whether a PCI function of this class and identity is a GPU for computing. */
-bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device);
-/* A number in PCI order, equal for equal addresses. */
-uint64_t gpu_address_key(const struct gpu_address *a);
-/* G hangs from NODE. */
-void gpu_set_node(struct gpu *g, const struct topo *t, int node);
-/* G is near CPUS.  If these are empty, G has no locality. */
-void gpu_set_home(struct gpu *g, const struct topo *t, const struct cpuset *cpus);
+/* 8192 CPUs are Linux's limit: a GPU may be near CPUs that are not allowed here. */
+enum { GPU_CPU_WORDS = 128 };
 
 /* ---- gpu_sysfs.c ---- */
 

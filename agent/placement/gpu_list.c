@@ -1,5 +1,5 @@
 /* gpu_list.c - the list of GPUs as data, for the sources that fill it. */
-#include "agent/placement/gpu_internal.h"
+#include "agent/placement/gpu_list.h"
 
 #include <ctype.h>
 #include <stdarg.h>

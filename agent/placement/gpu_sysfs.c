@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "agent/placement/gpu.h"
 #include "agent/placement/gpu_internal.h"
 
 /* ---- files ---- */

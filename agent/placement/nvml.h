@@ -9,7 +9,7 @@
 
 #include <sys/types.h>
 
-#include "agent/placement/gpu.h"
+#include "agent/placement/gpu_list.h"
 
 struct nvml;
 struct nvml_handle; /* a device of the library's */

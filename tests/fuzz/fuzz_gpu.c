@@ -1,5 +1,6 @@
 /* fuzz_gpu.c - lists of GPUs and CPUs: a preset CUDA_VISIBLE_DEVICES, --gpus, PCI
  * addresses, sysfs's local_cpulist. */
+#include "agent/placement/gpu.h"
 #include "agent/placement/gpu_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

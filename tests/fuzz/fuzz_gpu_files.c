@@ -2,6 +2,7 @@
  * of the input per file, in the order of the list below. */
 #include "fuzz.h"
 
+#include "agent/placement/gpu.h"
 #include "agent/placement/gpu_internal.h"
 
 static const char *const files[] = {

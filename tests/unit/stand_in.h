@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agent/placement/gpu.h"
 #include "agent/placement/gpu_internal.h"
 
 #define LEN(a) ((int)(sizeof(a) / sizeof *(a)))
