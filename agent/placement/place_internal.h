@@ -4,7 +4,8 @@
 #ifndef BERTH_AGENT_PLACEMENT_PLACE_INTERNAL_H
 #define BERTH_AGENT_PLACEMENT_PLACE_INTERNAL_H
 
-#include "agent/placement/place.h"
+#include "agent/placement/berth.h"
+#include "agent/placement/gpu_list.h"
 
 /* How the CPUs of a placement were found. */
 enum place_mode {
