@@ -8,7 +8,7 @@
 #ifndef BERTH_LAUNCHER_CLI_EXPORTS_H
 #define BERTH_LAUNCHER_CLI_EXPORTS_H
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/option.h"
 
 /* Setters of the option table: -x, --export. */
 int value_export(const struct setting *s, const char *value, struct err *e);

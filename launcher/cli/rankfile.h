@@ -11,7 +11,7 @@
 #ifndef BERTH_LAUNCHER_CLI_RANKFILE_H
 #define BERTH_LAUNCHER_CLI_RANKFILE_H
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/option.h"
 
 /* Pure: the host of each rank in TEXT, the content of FILE, into HOSTS, as it is
  * written. *SLOTS: a line has slot=.  0, or -1 with E. */

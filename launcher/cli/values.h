@@ -5,7 +5,7 @@
 #ifndef BERTH_LAUNCHER_CLI_VALUES_H
 #define BERTH_LAUNCHER_CLI_VALUES_H
 
-#include "launcher/cli/option_table.h"
+#include "launcher/cli/option.h"
 
 enum { RANKS_MAX = 1 << 20 };  /* ranks of one job */
 enum { HOSTS_MOST = 1 << 16 }; /* hosts of one job */
