@@ -28,7 +28,7 @@
 #ifndef BERTH_AGENT_PMI_SERVER_H
 #define BERTH_AGENT_PMI_SERVER_H
 
-#include "agent/pmi/pmix_folder.h"
+#include "agent/pmi/pmix_process.h"
 #include "common/wire.h"
 
 struct event_base;
@@ -51,28 +51,6 @@ int server_pmi1(struct server *s, size_t local, int *fd, struct err *e);
  * allow. */
 void server_give(struct server *s, uint32_t given);
 
-/* Facts for a PMIx server that only other rooms know, as texts. */
-struct server_pmix {
-	/* to open */
-	wire_strv libraries; /* libpmix, to be tried in this order */
-	const char
-		*topology; /* hwloc's XML; "": the server looks, and ranks share it */
-	struct pmix_folders *folders; /* must stay */
-	/* to start */
-	wire_strv cpus; /* v[local rank] = OS indexes, "" if it is not bound */
-	wire_strv commands, wdirs; /* of each app */
-	bool oversubscribed;
-};
-enum server_pmix_state {
-	SERVER_PMIX_NONE,
-	SERVER_PMIX_OPENING,
-	SERVER_PMIX_OPEN,
-	SERVER_PMIX_STARTING,
-	/* from here on, it is settled */
-	SERVER_PMIX_READY,  /* ranks may start */
-	SERVER_PMIX_FAILED, /* it cannot be opened or started */
-	SERVER_PMIX_LOST    /* it has ended after it was ready */
-};
 /* Begin to open, and then to start, a PMIx server: its state tells how it goes.  It may
  * be told to start before it is open. */
 void server_pmix_open(struct server *s, const struct server_pmix *with);
