@@ -10,6 +10,7 @@
 #include "launcher/hosts/in_front.h"
 #include "launcher/hosts/select.h"
 #include "launcher/job/job.h"
+#include "launcher/job/phase.h"
 
 extern char **environ;
 

@@ -25,7 +25,7 @@ FOLDERS = "launcher", "agent", "common", "lib", "contrib"
 MOST_MEMBERS = 40
 
 # Units in circles, and structs of too many members, of each program.  These only fall, to 0.
-KNOWN_CIRCLES = {"launcher": 16, "agent": 0, "lib": 68}
+KNOWN_CIRCLES = {"launcher": 0, "agent": 0, "lib": 68}
 KNOWN_MEMBERS = {"launcher": 4, "lib": 2}
 
 # What clang prints of a node: its depth, kind and address; its place, if the file is another one than

@@ -8,6 +8,7 @@
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/job_plan.h"
+#include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"

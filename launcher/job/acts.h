@@ -5,7 +5,7 @@
 #ifndef BERTH_LAUNCHER_JOB_ACTS_H
 #define BERTH_LAUNCHER_JOB_ACTS_H
 
-#include "launcher/job/job.h"
+#include "launcher/job/phase.h"
 
 void acts_do(struct job *j, enum job_act act);
 

@@ -4,6 +4,7 @@
 
 #include "launcher/hosts.h"
 #include "launcher/job/imports.h"
+#include "launcher/job/phase.h"
 #include "launcher/transport/lookup.h"
 
 enum {

@@ -1,7 +1,5 @@
 #include "launcher/job/cleanup.h"
 
-#include "launcher/job/job.h"
-
 enum {
 	LAUNCH_MS = 5000, /* for an agent to come up there */
 	LAST_MS = 1000    /* and to sweep, at the last moment */

@@ -6,15 +6,7 @@
 #ifndef BERTH_LAUNCHER_JOB_CLEANUP_H
 #define BERTH_LAUNCHER_JOB_CLEANUP_H
 
-#include "launcher/hosts/agents.h"
-
-struct job;
-
-struct cleanup {
-	struct agents agents; /* one for each host of the job; none before the first */
-	size_t running;       /* of them */
-	uint64_t until_ms; /* clock_ms() after which no answer is worth waiting for */
-};
+#include "launcher/job/job.h"
 
 /* Begin to clean LOST up. */
 void cleanup_send(struct job *j, const struct host *lost);

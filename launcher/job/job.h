@@ -1,6 +1,6 @@
 /* job.h - the record of one job: its hosts, its plan, its ranks, and where it stands.
  *
- * job.c runs it: phase.h decides, job.c acts.  Each part below belongs to the module
+ * run.c runs it: phase.h decides, acts.h acts.  Each part below belongs to the module
  * that its comment names; the others read it.  Frames of agents (messages.h), signals
  * (signals.h) and timers only update the record. */
 #ifndef BERTH_LAUNCHER_JOB_JOB_H
@@ -9,17 +9,46 @@
 #include "launcher/hosts/agents.h"
 #include "launcher/hosts/select.h"
 #include "launcher/job/check_lines.h"
-#include "launcher/job/cleanup.h"
 #include "launcher/job/epoch.h"
-#include "launcher/job/job_spec.h"
 #include "launcher/job/map.h"
-#include "launcher/job/phase.h"
-#include "launcher/job/signals.h"
+#include "launcher/job/rank.h"
 #include "launcher/job/summary.h"
 #include "launcher/output/events.h"
 #include "launcher/output/input.h"
 #include "launcher/output/output.h"
 #include "launcher/request.h"
+
+struct job;
+
+/* phase.h has what leads from one to the next. */
+enum job_phase {
+	JOB_STAY, /* in the table: no change */
+	JOB_LAUNCH,
+	JOB_PLACE,
+	JOB_CHECK, /* --check: what would a start meet? */
+	JOB_RUN,
+	JOB_FAIL, /* a rank failed: which failure was the first? */
+	JOB_STOP,
+	JOB_DRAIN,
+	JOB_CLOSE,
+	JOB_DONE
+};
+
+/* How far one host has come in this epoch. */
+enum host_phase {
+	RUN_NONE,     /* no agent was asked for; in the table: that cannot be */
+	RUN_STARTING, /* no hello yet */
+	RUN_PLACING,  /* its agent listens */
+	RUN_PLACED,   /* each of its ranks has a berth */
+	RUN_CHECKED,  /* it sent check_done */
+	RUN_STOPPED,  /* it acknowledged a `stop` of this epoch */
+	RUN_CLEARED,  /* no process of the job is left there */
+	RUN_LEAVING,  /* its agent was told to end */
+	RUN_LEFT,     /* its agent has ended as it should */
+	RUN_GONE,     /* lost, in this epoch */
+	RUN_DROPPED,  /* lost, in an earlier epoch */
+	RUN_PHASES
+};
 
 /* What the job knows of one host, beside its agent. */
 struct host_run {
@@ -41,11 +70,49 @@ struct host_run {
 	char *cannot_text, *cannot_hint;
 };
 
+/* cleanup.h */
+struct cleanup {
+	struct agents agents; /* one for each host of the job; none before the first */
+	size_t running;       /* of them */
+	uint64_t until_ms; /* clock_ms() after which no answer is worth waiting for */
+};
+
+/* job_spec.h: what hosts are told */
+struct job_spec {
+	char job_id[33];                   /* BERTH_JOB: random hexadecimal digits */
+	unsigned char key[WIRE_KEY_BYTES]; /* of the epoch */
+	char nspace[40];                   /* of PMIx: of the epoch, random */
+	bool own_names;    /* PMIx knows hosts by their own names, which all differ */
+	char *master_addr; /* NULL until the epoch's job was sent */
+	uint32_t master_port;
+	enum gpu_visible visible;
+	char *visible_why;   /* file:line that decided, or the option */
+	size_t credit_bytes; /* output that each host may send in advance */
+	char *cwd;
+	char *python;    /* runner's own, of common/package.h; or "" */
+	uint64_t nofile; /* the user's soft limit, before runner raised its own */
+	bool managed;    /* inside a resource manager's job */
+	/* job_spec_read() sets: */
+	struct strv *app_env; /* of each app: --export, --env-file and -x */
+	size_t napps;
+	struct strv gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or none */
+};
+
+/* signals.h */
+struct signals {
+	struct event *watch[10];
+	void (*on_signal)(struct job *j, int signo);
+	uint64_t pause_by_ms; /* ^Z: runner stops itself then at the latest */
+	int last;             /* of INT, TERM and HUP */
+	bool said;            /* the user has been told of a TERM or HUP */
+	uint64_t told_ms; /* an agent last said that Slurm sent it TERM; 0: none did */
+};
+
 struct job {
 	const struct request *request;
 	struct event_base *base;
 
-	/* where it stands: job.c */
+	/* where it stands: run.c */
 	enum job_phase phase;
 	size_t awaited;       /* answers, or ends of ranks, that the phase awaits */
 	uint64_t deadline_ms; /* clock_ms() at which it has waited too long; 0: none */

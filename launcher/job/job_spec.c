@@ -12,7 +12,6 @@
 #include "launcher/hosts.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
-#include "launcher/job/job.h"
 #include "launcher/output/lines.h"
 #include "launcher/transport/lookup.h"
 

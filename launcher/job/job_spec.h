@@ -2,35 +2,7 @@
 #ifndef BERTH_LAUNCHER_JOB_JOB_SPEC_H
 #define BERTH_LAUNCHER_JOB_JOB_SPEC_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "common/job.h"
-#include "common/str.h"
-#include "common/wire.h"
-
-struct job;
-
-struct job_spec {
-	char job_id[33];                   /* BERTH_JOB: random hexadecimal digits */
-	unsigned char key[WIRE_KEY_BYTES]; /* of the epoch */
-	char nspace[40];                   /* of PMIx: of the epoch, random */
-	bool own_names;    /* PMIx knows hosts by their own names, which all differ */
-	char *master_addr; /* NULL until the epoch's job was sent */
-	uint32_t master_port;
-	enum gpu_visible visible;
-	char *visible_why;   /* file:line that decided, or the option */
-	size_t credit_bytes; /* output that each host may send in advance */
-	char *cwd;
-	char *python;    /* runner's own, of common/package.h; or "" */
-	uint64_t nofile; /* the user's soft limit, before runner raised its own */
-	bool managed;    /* inside a resource manager's job */
-	/* job_spec_read() sets: */
-	struct strv *app_env; /* of each app: --export, --env-file and -x */
-	size_t napps;
-	struct strv gpus; /* --gpus, or a CUDA_VISIBLE_DEVICES of -x; or none */
-};
+#include "launcher/job/job.h"
 
 /* All but what each epoch chooses.  Raises runner's own limit of open files. */
 void job_spec_open(struct job_spec *s);

@@ -3,11 +3,13 @@
 #include <signal.h>
 
 #include "launcher/job/check.h"
+#include "launcher/job/cleanup.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/host_map.h"
 #include "launcher/job/mpi.h"
 #include "launcher/job/names.h"
+#include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 

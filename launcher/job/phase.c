@@ -2,8 +2,6 @@
 
 #include <signal.h>
 
-#include "launcher/job/job.h"
-
 enum {
 	START_MS = 500,    /* after --start-timeout, at which the transports give up */
 	CHECKED_MS = 2000, /* the same, for answers after it */

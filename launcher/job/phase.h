@@ -3,7 +3,7 @@
  * A phase awaits answers of hosts, ends of ranks, or output, for a limited time.  Input
  * only updates the record (job.h).  After each turn of the event loop phase_due() says
  * which event the record amounts to, and phase_step() says what it leads to: the next
- * phase and one act.  Only job.c assigns the phase.
+ * phase and one act.  Only run.c assigns the phase.
  *
  *   phase   awaits, of each host that it told    at most
  *   LAUNCH  hello, of each host that is needed   --start-timeout and 0.5 s
@@ -23,40 +23,7 @@
 #ifndef BERTH_LAUNCHER_JOB_PHASE_H
 #define BERTH_LAUNCHER_JOB_PHASE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct job;
-
-enum job_phase {
-	JOB_STAY, /* in the table: no change */
-	JOB_LAUNCH,
-	JOB_PLACE,
-	JOB_CHECK, /* --check: what would a start meet? */
-	JOB_RUN,
-	JOB_FAIL, /* a rank failed: which failure was the first? */
-	JOB_STOP,
-	JOB_DRAIN,
-	JOB_CLOSE,
-	JOB_DONE
-};
-
-/* How far one host has come in this epoch. */
-enum host_phase {
-	RUN_NONE,     /* no agent was asked for; in the table: that cannot be */
-	RUN_STARTING, /* no hello yet */
-	RUN_PLACING,  /* its agent listens */
-	RUN_PLACED,   /* each of its ranks has a berth */
-	RUN_CHECKED,  /* it sent check_done */
-	RUN_STOPPED,  /* it acknowledged a `stop` of this epoch */
-	RUN_CLEARED,  /* no process of the job is left there */
-	RUN_LEAVING,  /* its agent was told to end */
-	RUN_LEFT,     /* its agent has ended as it should */
-	RUN_GONE,     /* lost, in this epoch */
-	RUN_DROPPED,  /* lost, in an earlier epoch */
-	RUN_PHASES
-};
+#include "launcher/job/job.h"
 
 enum host_event {
 	RUN_EV_START, /* its agent is started */
@@ -133,7 +100,7 @@ struct phase_step {
 struct phase_step phase_step(enum job_phase phase, enum job_event ev);
 
 /* The event that follows from J's record at clock_ms() NOW_MS.  Signals are not among
- * these: job.c has them from the loop. */
+ * these: run.c has them from the loop. */
 enum job_event phase_due(const struct job *j, uint64_t now_ms);
 
 /* EV has come for HOST: its next phase.  False: EV cannot be, and nothing changes. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "common/loop.h"
-#include "launcher/job/job.h"
+#include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
 #include "launcher/output/progress.h"
 

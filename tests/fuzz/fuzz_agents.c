@@ -12,6 +12,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/job/job.h"
+#include "launcher/job/phase.h"
 
 enum { HOSTS = 2, RANKS = 4, SENT_MAX = 1 << 20 };
 

@@ -14,6 +14,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/job/job.h"
+#include "launcher/job/phase.h"
 
 enum { HOSTS_MOST = 4, RANKS_MOST = 8, QUEUE = 256 };
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "launcher/job/job.h"
+#include "launcher/job/phase.h"
 
 #define STAY(act)                                                                      \
 	{                                                                              \
