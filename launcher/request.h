@@ -67,6 +67,18 @@ void rank_set_print(struct str *out, const struct rank_set *set);
 /* SET is empty again. */
 void rank_set_free(struct rank_set *set);
 
+/* How the output of the ranks is shown, and where it is kept. */
+struct output_look {
+	char *dir; /* --output-filename, or NULL */
+	enum tag_style tag_style;
+	enum colour_when colour; /* of labels */
+	bool timestamps;
+	bool coalesce; /* equal lines of several ranks are one */
+	bool sort;
+	struct rank_set show; /* both streams of these ranks are shown; default: all */
+	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
+};
+
 struct request {
 	struct app *app;
 	size_t napp; /* at least 1 */
@@ -116,15 +128,8 @@ struct request {
 	int restarts; /* at most so many times all ranks start again */
 
 	/* output and input */
-	char *output_dir; /* --output-filename, or NULL */
-	enum tag_style tag_style;
-	enum colour_when colour; /* of labels */
-	bool timestamps;
-	bool coalesce; /* equal lines of several ranks are one */
-	bool sort_output;
+	struct output_look output;
 	enum summary_form summary;
-	struct rank_set show; /* both streams of these ranks are shown; default: all */
-	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 	bool pty;
 	char *events_file;
 	uint32_t stdin_rank; /* rank, STDIN_ALL or STDIN_NONE of wire.h; 0 by default */

@@ -247,7 +247,7 @@ const struct option option_table[] = {
 	/* ---- output ---- */
 	{ "--output-filename --log-dir --output-directory", "DIR", TOPIC_output,
 	  OPTION_COMMON | OPTION_DIR,
-	  "output-filename", "BERTH_OUTPUT_FILENAME", TEXT(output_dir),
+	  "output-filename", "BERTH_OUTPUT_FILENAME", TEXT(output.dir),
 	  .help = "also write DIR/rank.N/{stdout,stderr}",
 	  .text = "Also write the output of each rank to DIR/rank.N/stdout and DIR/rank.N/stderr on "
 		  "this machine. The files get the bytes as they come, without labels. N has as "
@@ -264,24 +264,24 @@ const struct option option_table[] = {
 	  .text = "Begin each line with its rank and its stream, as in '[3]<stderr>:'. This is the "
 		  "default; --no-tag leaves it out." },
 	{ "--tag-style", "long|short|none", TOPIC_output, 0,
-	  "tag-style", "BERTH_TAG_STYLE", CHOICE(tag_style, tag_names),
+	  "tag-style", "BERTH_TAG_STYLE", CHOICE(output.tag_style, tag_names),
 	  .help = "labels: [3]<stdout>: or [3], or none",
 	  .text = "Choose the label of each line. long, the default: '[3]<stdout>:' or "
 		  "'[3]<stderr>:'. short: '[3]' and a blank. none: the same as --no-tag." },
 	{ "--color --colour", "auto|always|never", TOPIC_output, 0,
-	  "color", "BERTH_COLOR", CHOICE(colour, colour_names),
+	  "color", "BERTH_COLOR", CHOICE(output.colour, colour_names),
 	  .help = "colour the labels",
 	  .text = "Show the label of each rank in a colour of its own, and that of its stderr in "
 		  "reverse video. auto, the default: on a terminal, unless NO_COLOR is set or "
 		  "TERM is 'dumb'. The files of --output-filename have no labels." },
 	{ "--timestamps --timestamp-output --prefix-timestamp --prefix-output-with-timestamp",
 	  NULL, TOPIC_output, OPTION_SWITCH,
-	  "timestamps", "BERTH_TIMESTAMPS", SWITCH(timestamps),
+	  "timestamps", "BERTH_TIMESTAMPS", SWITCH(output.timestamps),
 	  .help = "put the time before each line",
 	  .text = "Begin each line with the time at which runner got it, in ISO 8601 with "
 		  "milliseconds, as in '2026-11-22T08:24:33.123+01:00', and a blank." },
 	{ "--coalesce", NULL, TOPIC_output, OPTION_SWITCH,
-	  "coalesce", "BERTH_COALESCE", SWITCH(coalesce),
+	  "coalesce", "BERTH_COALESCE", SWITCH(output.coalesce),
 	  .help = "equal lines of several ranks once: [0-511]",
 	  .text = "Print equal lines of several ranks once, behind the numbers of those ranks, as in "
 		  "'[0-511]<stderr>:'. A line waits half a second for other ranks to print the "
@@ -289,7 +289,7 @@ const struct option option_table[] = {
 		  "lost. 65536 lines and 4 MiB wait at most; then the oldest is printed early. The "
 		  "files of --output-filename get the lines of each rank." },
 	{ "--sort-output", NULL, TOPIC_output, OPTION_SWITCH,
-	  "sort-output", "BERTH_SORT_OUTPUT", SWITCH(sort_output),
+	  "sort-output", "BERTH_SORT_OUTPUT", SWITCH(output.sort),
 	  .help = "output at the end, rank after rank",
 	  .text = "Print the output of the ranks when the job has ended, in the order of the ranks, "
 		  "as srun -l | sort does. Until then it is in a file without a name in TMPDIR, else "
@@ -297,7 +297,7 @@ const struct option option_table[] = {
 		  "it comes. Messages of runner are not delayed. Before a restart the output of the "
 		  "ranks that failed is printed." },
 	{ "--show", "LIST", TOPIC_output, OPTION_COMMON,
-	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, show),
+	  "show", "BERTH_SHOW", .set = value_show, .at = offsetof(struct request, output.show),
 	  .help = "show only these ranks: 0,8-11,errors",
 	  .text = "Show the output of these ranks only. 'errors' in LIST adds the stderr of all "
 		  "ranks; 'all' stands for all ranks, 'none' for no rank. Hidden output still goes "

@@ -55,8 +55,8 @@ void options_free(struct request *r)
 	free(r->launch_agent);
 	free(r->berth_folder);
 	free(r->net);
-	free(r->output_dir);
-	rank_set_free(&r->show);
+	free(r->output.dir);
+	rank_set_free(&r->output.show);
 	free(r->events_file);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);
@@ -386,7 +386,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.start_timeout_ms = 30000,
 		.host_timeout_ms = 60000,
 		.kill_grace_ms = 10000,
-		.show.all = true,
+		.output.show.all = true,
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,
 	};

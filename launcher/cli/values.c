@@ -114,9 +114,9 @@ int value_tag(const struct setting *s, const char *value, struct err *e)
 	if (yes < 0)
 		return -1;
 	if (!yes)
-		s->r->tag_style = TAG_NONE;
-	else if (s->r->tag_style == TAG_NONE)
-		s->r->tag_style = TAG_LONG;
+		s->r->output.tag_style = TAG_NONE;
+	else if (s->r->output.tag_style == TAG_NONE)
+		s->r->output.tag_style = TAG_LONG;
 	return 0;
 }
 
@@ -390,15 +390,15 @@ int value_show(const struct setting *s, const char *value, struct err *e)
 	struct request *r = s->r;
 	int rc = 0;
 
-	rank_set_free(&r->show);
-	r->show_errors = false;
+	rank_set_free(&r->output.show);
+	r->output.show_errors = false;
 	while (!rc && (item = strsep(&rest, ","))) {
 		long first, last;
 
 		if (!strcmp(item, "errors"))
-			r->show_errors = true;
+			r->output.show_errors = true;
 		else if (!strcmp(item, "all"))
-			r->show.all = true;
+			r->output.show.all = true;
 		else if (strcmp(item, "none") != 0) {
 			dash = strchr(item, '-');
 			if (dash)
@@ -408,7 +408,7 @@ int value_show(const struct setting *s, const char *value, struct err *e)
 					 NULL) ||
 			     last < first;
 			for (; !rc && first <= last; first++)
-				rank_set_add(&r->show, (uint32_t)first);
+				rank_set_add(&r->output.show, (uint32_t)first);
 		}
 	}
 	free(copy);

@@ -100,7 +100,7 @@ int job_plan_make(struct job *j)
 	j->rank = xcalloc(j->plan.np, sizeof *j->rank);
 	if (reader < STDIN_ALL && reader >= j->plan.np)
 		return err_set(&j->err, E_STDIN_RANK, reader, j->plan.np);
-	if (rank_set_first(&j->request->show, j->plan.np, &shown))
+	if (rank_set_first(&j->request->output.show, j->plan.np, &shown))
 		return err_set(&j->err, E_SHOW_RANK, shown, j->plan.np);
 	return 0;
 }

@@ -260,8 +260,8 @@ static bool has_ptys(const struct job *j)
 static void put_window(const struct job *j, struct host *h)
 {
 	const struct request *r = j->request;
-	const unsigned label =
-		lines_label_columns(r->tag_style, r->timestamps, j->plan.np);
+	const unsigned label = lines_label_columns(r->output.tag_style,
+						   r->output.timestamps, j->plan.np);
 	static const int fds[] = { STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO };
 	struct winsize size = { 0 };
 	struct wire_window m;

@@ -442,7 +442,7 @@ void report_summary(struct job *j, int status)
 		.begin_ns = j->begin_ns,
 		.end_ns = clock_ns(),
 		.restarts = j->epoch - 1,
-		.logs = j->request->output_dir,
+		.logs = j->request->output.dir,
 		.host = names,
 		.usage = j->usage,
 		.n = j->agents.n,

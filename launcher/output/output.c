@@ -308,16 +308,15 @@ static void add_chunk(struct output *o, struct out_queue *q, struct out_chunk c,
 
 /* ---- what the job calls ---- */
 
-static bool is_shown(const struct output *o, uint32_t rank, unsigned stream)
+static bool is_shown(const struct output_look *look, uint32_t rank, unsigned stream)
 {
-	return rank_set_has(&o->request->show, rank) ||
-	       (stream == 2 && o->request->show_errors);
+	return rank_set_has(&look->show, rank) || (stream == 2 && look->show_errors);
 }
 
 bool output_is_live(const struct output *o, uint32_t rank)
 {
 	return o->err_queue->lines.terminal && !o->muted && !o->spool &&
-	       is_shown(o, rank, 2);
+	       is_shown(&o->request->output, rank, 2);
 }
 
 /* Into the spool, if there is one and it takes it. */
@@ -359,7 +358,8 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 			o->tail[rank] = xcalloc(1, sizeof *o->tail[rank]);
 		tail_add(o->tail[rank], data, n);
 	}
-	if (!n || o->muted || q->sink.broken || !is_shown(o, rank, stream))
+	if (!n || o->muted || q->sink.broken ||
+	    !is_shown(&o->request->output, rank, stream))
 		o->events->left(o->ctx, host, cost);
 	else if (is_spooled(o, rank, stream, data, n))
 		o->events->left(o->ctx, host, cost);
@@ -504,22 +504,23 @@ static void open_queue(struct output *o, struct event_base *base, int fd)
 							output_on_broken };
 	struct out_queue *q = &o->queue[fd - 1];
 	struct lines *l = &q->lines;
+	const struct output_look *look = &o->request->output;
 	const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
 
 	out_queue_open(q, base, fd, &events, o);
 	l->drawing = l->terminal && term && *term && strcmp(term, "dumb");
-	l->tag_style = o->request->tag_style;
-	if (o->request->coalesce)
+	l->tag_style = look->tag_style;
+	if (look->coalesce)
 		l->equal = coalesce_open(o->np);
-	l->colour = o->request->colour == COLOUR_ALWAYS ||
-		    (o->request->colour == COLOUR_AUTO && l->drawing &&
+	l->colour = look->colour == COLOUR_ALWAYS ||
+		    (look->colour == COLOUR_AUTO && l->drawing &&
 		     !(no_colour && *no_colour));
 }
 
 static int open_files(struct output *o, const struct log_rank *rank, const char *job,
 		      struct err *e)
 {
-	struct log_names names = { o->request->output_dir, job, o->np,
+	struct log_names names = { o->request->output.dir, job, o->np,
 				   xcalloc(o->np, sizeof *names.rank) };
 	struct str note = { 0 };
 	int rc;
@@ -542,8 +543,8 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 		    x.st_ino == y.st_ino && x.st_rdev == y.st_rdev;
 
 	*o = (struct output){ .np = np, .request = r, .events = events, .ctx = ctx };
-	o->timestamps = r->timestamps;
-	o->raw = np == 1 && r->tag_style == TAG_NONE && !r->timestamps;
+	o->timestamps = r->output.timestamps;
+	o->raw = np == 1 && r->output.tag_style == TAG_NONE && !r->output.timestamps;
 	o->stream = xcalloc(2 * (size_t)np, sizeof *o->stream);
 	o->tail = xcalloc(np, sizeof *o->tail);
 	o->last_ms = xcalloc(np, sizeof *o->last_ms);
@@ -556,9 +557,9 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->later = event_new(base, -1, 0, on_later, o);
 	*out = o;
-	if (r->sort_output && spool_open(&o->spool, np, e))
+	if (r->output.sort && spool_open(&o->spool, np, e))
 		return -1;
-	return r->output_dir ? open_files(o, rank, job, e) : 0;
+	return r->output.dir ? open_files(o, rank, job, e) : 0;
 }
 
 void output_free(struct output *o)

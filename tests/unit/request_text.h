@@ -80,17 +80,17 @@ static void say_rest(struct str *s, const struct request *r)
 	if (r->forward_listed)
 		str_add(s, " only");
 	say_list(s, "forward", &r->forward);
-	say_text(s, "output", r->output_dir);
-	say_number(s, "tag", r->tag_style, TAG_LONG);
-	say_number(s, "color", r->colour, COLOUR_AUTO);
-	say_number(s, "timestamps", r->timestamps, 0);
-	say_number(s, "coalesce", r->coalesce, 0);
-	say_number(s, "sort", r->sort_output, 0);
-	if (!r->show.all) {
+	say_text(s, "output", r->output.dir);
+	say_number(s, "tag", r->output.tag_style, TAG_LONG);
+	say_number(s, "color", r->output.colour, COLOUR_AUTO);
+	say_number(s, "timestamps", r->output.timestamps, 0);
+	say_number(s, "coalesce", r->output.coalesce, 0);
+	say_number(s, "sort", r->output.sort, 0);
+	if (!r->output.show.all) {
 		str_add(s, " show=");
-		rank_set_print(s, &r->show);
+		rank_set_print(s, &r->output.show);
 	}
-	say_number(s, "errors", r->show_errors, 0);
+	say_number(s, "errors", r->output.show_errors, 0);
 	say_number(s, "pty", r->pty, 0);
 	say_text(s, "events", r->events_file);
 	if (r->stdin_rank == STDIN_ALL || r->stdin_rank == STDIN_NONE)

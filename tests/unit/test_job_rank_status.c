@@ -25,7 +25,7 @@ static void take_op(struct rank_status *s, const struct host *h, uint32_t i,
 static clock_t status_of(uint32_t np)
 {
 	static const struct output_events none = { 0 };
-	const struct request r = { .show.all = true };
+	const struct request r = { .output.show.all = true };
 	struct host host = { .name = (char[]){ "h0" } };
 	const struct agents agents = { .host = &host, .n = 1 };
 	uint32_t node = 0;

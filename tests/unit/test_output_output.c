@@ -156,7 +156,7 @@ static void rig_open(struct rig *g, enum where where, uint32_t np)
 	setenv("TERM", rig_env, 1);
 	setenv("NO_COLOR", rig_no_color, 1);
 	signal(SIGPIPE, SIG_IGN);
-	g->r.show.all = !g->r.show.bits && !g->r.show_errors;
+	g->r.output.show.all = !g->r.output.show.bits && !g->r.output.show_errors;
 	g->base = event_base_new();
 	put_fds(g, where);
 	if (where == SHARED_PIPES)
@@ -256,7 +256,7 @@ static void rig_expect(struct rig *g, const char *out, const char *err)
 	ck_assert_str_eq(str_text(&g->got[1]), err);
 	str_free(&g->got[0]);
 	str_free(&g->got[1]);
-	*g = (struct rig){ .r.tag_style = g->r.tag_style };
+	*g = (struct rig){ .r.output.tag_style = g->r.output.tag_style };
 }
 
 static void same_bytes(const struct str *got, const struct str *want, const char *what)
@@ -351,7 +351,7 @@ static const struct {
 
 START_TEST(labels)
 {
-	struct rig g = { .r.tag_style = texts[_i].tag ? TAG_LONG : TAG_NONE };
+	struct rig g = { .r.output.tag_style = texts[_i].tag ? TAG_LONG : TAG_NONE };
 
 	rig_open(&g, PIPES, texts[_i].np);
 	for (int i = 0; i < 6 && texts[_i].frame[i]; i++) {
@@ -380,7 +380,7 @@ START_TEST(passed_on_at_once)
 	ck_assert_str_eq(line, O(0) "a\n");
 	free(line);
 
-	g.r.tag_style = TAG_NONE;
+	g.r.output.tag_style = TAG_NONE;
 	rig_open(&g, PIPES, 1);
 	rig_text(&g, 0, 1, "name? ");
 	rig_settle(&g);
@@ -393,7 +393,7 @@ END_TEST
 
 START_TEST(timestamps)
 {
-	struct rig g = { .r.timestamps = true };
+	struct rig g = { .r.output.timestamps = true };
 	char *text, *label;
 
 	rig_open(&g, PIPES, 2);
@@ -625,7 +625,7 @@ static const enum where places[] = { PIPES, SOCKETS, TERMINAL, FILES, SHARED_PIP
 START_TEST(any_bytes_raw)
 {
 	enum where where = places[_i];
-	struct rig g = { .r.tag_style = TAG_NONE };
+	struct rig g = { .r.output.tag_style = TAG_NONE };
 	struct str want[2] = { 0 };
 
 	seed = 9;
@@ -709,7 +709,7 @@ END_TEST
 
 START_TEST(note_begins_a_line_raw)
 {
-	struct rig g = { .r.tag_style = TAG_NONE };
+	struct rig g = { .r.output.tag_style = TAG_NONE };
 
 	rig_open(&g, PIPES, 1);
 	rig_text(&g, 0, 2, "half");
@@ -742,7 +742,7 @@ START_TEST(slow_reader)
 	/* more than the largest pipe takes */
 	enum { WINDOW = 700000, LINES = 60000, BYTES = 60 };
 	enum { COST = BYTES + WIRE_OUTPUT_HEAD_BYTES };
-	struct rig g = { .r.tag_style = TAG_NONE }; /* a byte in is a byte out */
+	struct rig g = { .r.output.tag_style = TAG_NONE }; /* a byte in is a byte out */
 	size_t most = 0, early = 0;
 	uint32_t sent = 0;
 	char line[128];
@@ -995,8 +995,8 @@ static const struct {
 
 START_TEST(colour)
 {
-	struct rig g = { .r.colour = colours[_i].when,
-			 .r.tag_style = colours[_i].style };
+	struct rig g = { .r.output.colour = colours[_i].when,
+			 .r.output.tag_style = colours[_i].style };
 
 	rig_env = colours[_i].term;
 	rig_no_color = colours[_i].no_color;
@@ -1074,7 +1074,8 @@ END_TEST
 START_TEST(show)
 {
 	uint64_t bits[2] = { 1u << 3, 1 };
-	struct rig g = { .r.show = { .bits = bits, .nwords = 2 }, .r.show_errors = _i };
+	struct rig g = { .r.output.show = { .bits = bits, .nwords = 2 },
+			 .r.output.show_errors = _i };
 
 	rig_open(&g, PIPES, 200);
 	for (uint32_t rank = 0; rank < 200; rank++) {
@@ -1091,7 +1092,7 @@ END_TEST
 
 START_TEST(show_none_and_errors)
 {
-	struct rig g = { .r.show_errors = true };
+	struct rig g = { .r.output.show_errors = true };
 
 	rig_open(&g, PIPES, 2);
 	rig_text(&g, 0, 1, "o\n");
@@ -1170,7 +1171,7 @@ START_TEST(folder_names)
 	char *path;
 
 	make_folder();
-	g.r.output_dir = folder;
+	g.r.output.dir = folder;
 	rig_open(&g, PIPES, padded[_i].np);
 	rig_text(&g, padded[_i].rank, 1, "a");
 	rig_text(&g, padded[_i].rank, 2, "b");
@@ -1194,12 +1195,12 @@ END_TEST
 START_TEST(files_get_everything)
 {
 	uint64_t bits[1] = { 1 };
-	struct rig g = { .r.show = { .bits = bits, .nwords = 1 } };
+	struct rig g = { .r.output.show = { .bits = bits, .nwords = 1 } };
 
 	char *path;
 
 	make_folder();
-	g.r.output_dir = folder;
+	g.r.output.dir = folder;
 	for (int round = 0; round < 2; round++) {
 		struct rlimit low, old;
 		char *note;
@@ -1207,8 +1208,8 @@ START_TEST(files_get_everything)
 		getrlimit(RLIMIT_NOFILE, &old);
 		low = (struct rlimit){ _i ? 200 : old.rlim_cur, old.rlim_max };
 		setrlimit(RLIMIT_NOFILE, &low);
-		g.r = (struct request){ .show = { .bits = bits, .nwords = 1 },
-					.output_dir = folder };
+		g.r = (struct request){ .output.show = { .bits = bits, .nwords = 1 },
+					.output.dir = folder };
 		rig_open(&g, PIPES, 2);
 		setrlimit(RLIMIT_NOFILE, &old);
 		rig_text(&g, 0, 1, "a\r");
@@ -1245,7 +1246,7 @@ START_TEST(folder_in_folders)
 
 	make_folder();
 	snprintf(dir, sizeof dir, "%s/x/y//z/", folder);
-	g.r.output_dir = dir;
+	g.r.output.dir = dir;
 	rig_open(&g, PIPES, 1);
 	rig_text(&g, 0, 1, "a\n");
 	rig_expect(&g, O(0) "a\n", "");
@@ -1261,7 +1262,7 @@ END_TEST
 
 START_TEST(no_folder)
 {
-	struct rig g = { .r.output_dir = (char *)"/dev/null/x" };
+	struct rig g = { .r.output.dir = (char *)"/dev/null/x" };
 	int rc;
 	struct err e;
 
@@ -1286,7 +1287,7 @@ START_TEST(disk_full)
 
 	make_folder();
 	snprintf(path, sizeof path, "%s/rank.0/stdout", folder);
-	g.r.output_dir = folder;
+	g.r.output.dir = folder;
 	rig_open(&g, PIPES, 2);
 	getrlimit(RLIMIT_FSIZE, &old);
 	full.rlim_max = old.rlim_max;
