@@ -67,6 +67,18 @@ void rank_set_print(struct str *out, const struct rank_set *set);
 /* SET is empty again. */
 void rank_set_free(struct rank_set *set);
 
+/* How agents on hosts are started. */
+struct reach {
+	int ssh_port;   /* 0: not given */
+	char *identity; /* -i, or NULL */
+	bool accept_new_hosts;
+	char *agent;           /* --launch-agent, or NULL */
+	struct net_range *net; /* net[0..nnet): --net; none: all addresses */
+	size_t nnet;
+	bool no_push;
+	long start_timeout_ms;
+};
+
 /* How the output of the ranks is shown, and where it is kept. */
 struct output_look {
 	char *dir; /* --output-filename, or NULL */
@@ -113,14 +125,8 @@ struct request {
 	/* how hosts are reached */
 	enum transport_choice transport;
 	bool allow_same_host;
-	int ssh_port;   /* 0: not given */
-	char *identity; /* -i, or NULL */
-	bool accept_new_hosts;
-	char *launch_agent;
-	struct net_range *net; /* net[0..nnet): --net; none: all addresses */
-	size_t nnet;
-	bool no_push;
-	long start_timeout_ms, host_timeout_ms;
+	struct reach reach;
+	long host_timeout_ms;
 	long timeout_ms; /* 0: none */
 	long kill_grace_ms;
 	bool kill_grace_given;

@@ -129,17 +129,17 @@ const struct option option_table[] = {
 		  "order of their first ranks. What slot= says is ignored, and a note says so: each "
 		  "rank gets CPUs near its GPU, see --bind-to. A host is a name; +n0 is an error." },
 	{ "-p --ssh-port", "PORT", TOPIC_hosts, OPTION_GLUE,
-	  "ssh-port", "BERTH_SSH_PORT", NUMBER(ssh_port, 1, 65535),
+	  "ssh-port", "BERTH_SSH_PORT", NUMBER(reach.ssh_port, 1, 65535),
 	  .help = "port of sshd on the hosts",
 	  .text = "Connect to sshd on this port, on all hosts. The default is the port in "
 		  "ssh_config(5), else 22. -H and --hostfile can give a host its own." },
 	{ "-i --ssh-identity-file", "FILE", TOPIC_hosts, OPTION_FILE,
-	  "ssh-identity-file", "BERTH_SSH_IDENTITY_FILE", TEXT(identity),
+	  "ssh-identity-file", "BERTH_SSH_IDENTITY_FILE", TEXT(reach.identity),
 	  .help = "private key for ssh",
 	  .text = "Log in with the private key in FILE. It is tried before the keys of "
 		  "ssh_config(5) and of the ssh agent." },
 	{ "--accept-new-hosts", NULL, TOPIC_hosts, OPTION_SWITCH,
-	  "accept-new-hosts", "BERTH_ACCEPT_NEW_HOSTS", SWITCH(accept_new_hosts),
+	  "accept-new-hosts", "BERTH_ACCEPT_NEW_HOSTS", SWITCH(reach.accept_new_hosts),
 	  .help = "trust hosts that are not in known_hosts",
 	  .text = "Trust a host that is not in known_hosts, and add its key there, as "
 		  "StrictHostKeyChecking accept-new does. A key that has changed is still refused." },
@@ -153,13 +153,13 @@ const struct option option_table[] = {
 		  "ssh_config(5) or known_hosts needs a feature that libssh does not have, or "
 		  "says what runner does not read with certainty." },
 	{ "--launch-agent", "PATH", TOPIC_hosts, OPTION_FILE,
-	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(launch_agent),
+	  "launch-agent", "BERTH_LAUNCH_AGENT", TEXT(reach.agent),
 	  .help = "where berth-agent is on the hosts",
 	  .text = "Start berth-agent on the hosts from PATH. The default is the berth-agent next to "
 		  "runner, else the one in PATH, else a copy that is sent. PATH is not started where "
 		  "any user could replace it; see berth-agent(8)." },
 	{ "--no-push", NULL, TOPIC_hosts, OPTION_SWITCH,
-	  "no-push", "BERTH_NO_PUSH", SWITCH(no_push),
+	  "no-push", "BERTH_NO_PUSH", SWITCH(reach.no_push),
 	  .help = "never send the agent to a host",
 	  .text = "Do not send the agent to a host. The job fails if the host has no agent, or one "
 		  "of another version." },
@@ -211,7 +211,7 @@ const struct option option_table[] = {
 	  .text = "End the job after TIME, with exit status 124. TIME is in seconds, or has s, m, h "
 		  "or d behind the number, which may have a fraction: 0.5, 1.5h. 0, the default, means no limit." },
 	{ "--start-timeout", "TIME", TOPIC_ending, 0,
-	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, start_timeout_ms, 1),
+	  "start-timeout", "BERTH_START_TIMEOUT", SECONDS(value_seconds, reach.start_timeout_ms, 1),
 	  .help = "give up if hosts aren't up after TIME (30)",
 	  .text = "Give up, with exit status 240, if not every host has a running agent after TIME. "
 		  "The default is 30 seconds. A host that refuses the connection is tried again until "

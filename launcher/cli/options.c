@@ -51,10 +51,10 @@ void options_free(struct request *r)
 	strv_free(&r->export);
 	strv_free(&r->forward);
 	free(r->env_file);
-	free(r->identity);
-	free(r->launch_agent);
+	free(r->reach.identity);
+	free(r->reach.agent);
 	free(r->berth_folder);
-	free(r->net);
+	free(r->reach.net);
 	free(r->output.dir);
 	rank_set_free(&r->output.show);
 	free(r->events_file);
@@ -383,7 +383,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 	*r = (struct request){
 		.app = xcalloc(1, sizeof *r->app),
 		.napp = 1,
-		.start_timeout_ms = 30000,
+		.reach.start_timeout_ms = 30000,
 		.host_timeout_ms = 60000,
 		.kill_grace_ms = 10000,
 		.output.show.all = true,

@@ -360,7 +360,7 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	char *copy = xstrdup(value), *rest = copy, *word;
 	int rc = 0;
 
-	s->r->nnet = 0;
+	s->r->reach.nnet = 0;
 	while (!rc && (word = strsep(&rest, ","))) {
 		const char *slash = strchr(word, '/');
 		char *address = xstrndup(word, strcspn(word, "/"));
@@ -374,8 +374,9 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 			rc = err_set(e, E_RANGE, (int)strlen(word), word);
 		free(address);
 		range.bits = (unsigned)bits;
-		s->r->net = xreallocarray(s->r->net, s->r->nnet + 1, sizeof *s->r->net);
-		s->r->net[s->r->nnet++] = range;
+		s->r->reach.net = xreallocarray(s->r->reach.net, s->r->reach.nnet + 1,
+						sizeof *s->r->reach.net);
+		s->r->reach.net[s->r->reach.nnet++] = range;
 	}
 	free(copy);
 	if (!rc)

@@ -478,18 +478,18 @@ static int fill_hosts(struct selection *s, struct chosen *c, const struct reques
 	return rc;
 }
 
-struct transport_setup hosts_setup(const struct request *r)
+struct transport_setup hosts_setup(const struct reach *r, int verbosity)
 {
 	return (struct transport_setup){
 		.ssh_port = r->ssh_port,
 		.identity = r->identity,
 		.accept_new_hosts = r->accept_new_hosts,
-		.agent = r->launch_agent,
+		.agent = r->agent,
 		.own_agent = local_agent_path(),
 		.no_push = r->no_push,
 		.net = r->net,
 		.nnet = r->nnet,
-		.verbosity = r->verbosity,
+		.verbosity = verbosity,
 		.deadline_ms = clock_ms() + (uint64_t)r->start_timeout_ms,
 	};
 }
@@ -501,7 +501,7 @@ int hosts_select(struct selection *s, const struct request *r, struct strv *note
 	int rc = read_asked(&c.hosts, r, e);
 
 	s->begin_ns = clock_ns();
-	s->setup = hosts_setup(r);
+	s->setup = hosts_setup(&r->reach, r->verbosity);
 	/* the hosts that are found need time as well */
 	c.deadline_ms = clock_ms() + transport_left_ms(&s->setup) / 2;
 	if (!rc && c.offline && r->plan == PLAN_OFF)

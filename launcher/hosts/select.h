@@ -31,6 +31,6 @@ int hosts_select(struct selection *s, const struct request *r, struct strv *note
 		 struct err *e);
 
 /* How agents are started for R.  The time that they have to start begins now. */
-struct transport_setup hosts_setup(const struct request *r);
+struct transport_setup hosts_setup(const struct reach *r, int verbosity);
 
 #endif

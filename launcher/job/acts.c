@@ -35,7 +35,7 @@ void acts_launch(struct job *j)
 {
 	if (j->epoch > 1) /* that of the first began with the search for addresses */
 		j->agents.setup.deadline_ms =
-			clock_ms() + (uint64_t)j->request->start_timeout_ms;
+			clock_ms() + (uint64_t)j->request->reach.start_timeout_ms;
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (job_needs(j, i) && phase_host(j, i, RUN_EV_START))
 			agents_start(&j->agents, &j->agents.host[i]);

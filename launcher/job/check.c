@@ -133,10 +133,11 @@ void check_ask(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];
 		struct strv words = { 0 }, names = { 0 };
-		struct wire_check m = { .epoch = j->epoch,
-					.timeout_ms =
-						(uint32_t)j->request->start_timeout_ms,
-					.connect = listens };
+		struct wire_check m = {
+			.epoch = j->epoch,
+			.timeout_ms = (uint32_t)j->request->reach.start_timeout_ms,
+			.connect = listens
+		};
 		const struct app *app;
 
 		if (!job_reaches(j, i))

@@ -253,7 +253,7 @@ uint32_t phase_close_ms(const struct job *j)
 
 uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 {
-	const uint64_t start_ms = (uint64_t)j->request->start_timeout_ms;
+	const uint64_t start_ms = (uint64_t)j->request->reach.start_timeout_ms;
 	uint64_t close_ms;
 
 	switch (j->phase) {

@@ -55,7 +55,7 @@ static void open_job(struct job *j, const struct request *r)
 {
 	struct selection s = { .host = xcalloc(HOSTS, sizeof *s.host),
 			       .n = HOSTS,
-			       .setup = hosts_setup(r),
+			       .setup = hosts_setup(&r->reach, r->verbosity),
 			       .slots_from = xstrdup("-H") };
 
 	for (size_t i = 0; i < HOSTS; i++) {

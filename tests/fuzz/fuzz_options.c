@@ -8,7 +8,7 @@
 static void check(const struct request *r)
 {
 	if (!r->napp || r->host_timeout_ms < 1000 || r->kill_grace_ms < 0 ||
-	    r->start_timeout_ms < 1000 || r->timeout_ms < 0)
+	    r->reach.start_timeout_ms < 1000 || r->timeout_ms < 0)
 		abort();
 	for (size_t i = 0; i < r->napp; i++)
 		if (r->app[i].np < 0 || (!r->app[i].argv.n && r->plan == PLAN_OFF))

@@ -298,7 +298,7 @@ static void rig_open(size_t nhosts, const char *options)
 				   none, &e) == OPTIONS_RUN,
 		      "%s", e.text);
 	s.begin_ns = clock_ns();
-	s.setup = hosts_setup(&g.r);
+	s.setup = hosts_setup(&g.r.reach, g.r.verbosity);
 	s.host = xcalloc(nhosts, sizeof *s.host);
 	g.nhosts = nhosts;
 	for (size_t i = 0; i < nhosts; i++) {

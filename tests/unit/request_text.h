@@ -60,12 +60,12 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_number(s, "oversubscribe", r->oversubscribe, 0);
 	if (r->transport)
 		say_text(s, "transport", transports[r->transport]);
-	say_number(s, "port", r->ssh_port, 0);
-	say_text(s, "identity", r->identity);
-	say_number(s, "accept", r->accept_new_hosts, 0);
-	say_text(s, "agent", r->launch_agent);
-	say_number(s, "nopush", r->no_push, 0);
-	say_time(s, "start", r->start_timeout_ms, 30000);
+	say_number(s, "port", r->reach.ssh_port, 0);
+	say_text(s, "identity", r->reach.identity);
+	say_number(s, "accept", r->reach.accept_new_hosts, 0);
+	say_text(s, "agent", r->reach.agent);
+	say_number(s, "nopush", r->reach.no_push, 0);
+	say_time(s, "start", r->reach.start_timeout_ms, 30000);
 	say_time(s, "host", r->host_timeout_ms, 60000);
 	say_time(s, "timeout", r->timeout_ms, 0);
 	say_time(s, "grace", r->kill_grace_ms, 10000);

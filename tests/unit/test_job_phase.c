@@ -90,7 +90,7 @@ static struct plan_rank plan_ranks[4] = { [2] = { .host = 1 }, [3] = { .host = 1
 
 static void setup(void)
 {
-	r = (struct request){ .start_timeout_ms = 30000, .kill_grace_ms = 10000 };
+	r = (struct request){ .reach.start_timeout_ms = 30000, .kill_grace_ms = 10000 };
 	memset(ranks, 0, sizeof ranks);
 	j = (struct job){ .request = &r, .epoch = 1, .ran = true, .rank = ranks };
 	j.plan.np = 4;

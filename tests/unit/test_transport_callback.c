@@ -397,8 +397,8 @@ START_TEST(addresses_in_ranges)
 	const struct setting s = { .r = &r };
 
 	ck_assert(!nets[_i].net || !value_net(&s, nets[_i].net, NULL));
-	callback_addresses(&out, r.net, r.nnet);
-	free(r.net);
+	callback_addresses(&out, r.reach.net, r.reach.nnet);
+	free(r.reach.net);
 	strv_free(&r.export);
 	for (size_t i = 0; i < out.n; i++)
 		str_addf(&all, "%s ", out.v[i]);
