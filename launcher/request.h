@@ -67,6 +67,21 @@ void rank_set_print(struct str *out, const struct rank_set *set);
 /* SET is empty again. */
 void rank_set_free(struct rank_set *set);
 
+/* What the user says of the environment of all apps. */
+struct asked_env {
+	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two
+	 * entries for a name the later one counts.  The entries of an app come last. */
+	struct strv export;
+	char *file;
+	/* --export: the variables that it names, as in export; whether only they
+	 * travel. */
+	struct strv forward;
+	bool forward_listed;
+	/* The BERTH_* variables that options read.  The ranks do not get them. */
+	const char *const *options;
+	size_t noptions;
+};
+
 /* How agents on hosts are started. */
 struct reach {
 	int ssh_port;   /* 0: not given */
@@ -110,17 +125,7 @@ struct request {
 	int nodes;      /* the job must have so many hosts; 0: any number */
 
 	/* environment */
-	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two
-	 * entries for a name the later one counts.  The entries of an app come last. */
-	struct strv export;
-	char *env_file;
-	/* --export: the variables that it names, as in export; whether only they
-	 * travel. */
-	struct strv forward;
-	bool forward_listed;
-	/* The BERTH_* variables that options read.  The ranks do not get them. */
-	const char *const *option_variables;
-	size_t noption_variables;
+	struct asked_env env;
 
 	/* how hosts are reached */
 	enum transport_choice transport;

@@ -72,7 +72,7 @@ static int compat_give(const struct setting *s, bool app, const char *name,
 	else if (app)
 		rc = value_export(s, entry, e);
 	else
-		strv_add(&s->r->export, entry);
+		strv_add(&s->r->env.export, entry);
 	free(entry);
 	return rc;
 }
@@ -82,7 +82,7 @@ static int set_fixed(const struct setting *s, const struct compat *c,
 		     const char *const value[2], struct err *e)
 {
 	(void)value, (void)e;
-	strv_add(&s->r->export, c->text);
+	strv_add(&s->r->env.export, c->text);
 	return 0;
 }
 
@@ -536,7 +536,7 @@ int compat_settle(const struct request *r, struct strv *notes, struct err *e)
 	const struct setting s = { .notes = notes };
 
 	for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
-		const char *value = strv_env_get(&r->export, nothing[i].name);
+		const char *value = strv_env_get(&r->env.export, nothing[i].name);
 
 		if (r->horovod == HOROVOD_BERTH && value && strcmp(value, "0") != 0)
 			value_ignored(&s, nothing[i].name, nothing[i].why);

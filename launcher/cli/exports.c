@@ -29,7 +29,8 @@ static bool is_variable(const char *word)
 
 int value_export(const struct setting *s, const char *value, struct err *e)
 {
-	struct strv *list = s->source == FROM_LINE ? &s->app->export : &s->r->export;
+	struct strv *list =
+		s->source == FROM_LINE ? &s->app->export : &s->r->env.export;
 
 	if (!is_variable(value))
 		return exports_refuse(value, e);
@@ -82,9 +83,9 @@ int value_forward(const struct setting *s, const char *value, struct err *e)
 		strv_free(&list);
 		return -1;
 	}
-	strv_free(&s->r->forward);
-	s->r->forward = list;
-	s->r->forward_listed = !all;
+	strv_free(&s->r->env.forward);
+	s->r->env.forward = list;
+	s->r->env.forward_listed = !all;
 	return 0;
 }
 
@@ -112,8 +113,8 @@ void exports_settle(struct request *r, struct strv *notes, char *const *env)
 
 	while (env && env[own.n])
 		own.n++;
-	for (size_t i = 0; i < r->forward.n && !r->forward_listed; i++) {
-		char *word = r->forward.v[i], *equals = strchr(word, '=');
+	for (size_t i = 0; i < r->env.forward.n && !r->env.forward_listed; i++) {
+		char *word = r->env.forward.v[i], *equals = strchr(word, '=');
 		const char *here;
 		struct err e;
 
@@ -129,8 +130,8 @@ void exports_settle(struct request *r, struct strv *notes, char *const *env)
 		if (!here)
 			*equals = '=';
 	}
-	warn_of_unset(notes, "--export", &r->forward, &own);
-	warn_of_unset(notes, "-x", &r->export, &own);
+	warn_of_unset(notes, "--export", &r->env.forward, &own);
+	warn_of_unset(notes, "-x", &r->env.export, &own);
 	for (size_t i = 0; i < r->napp; i++)
 		warn_of_unset(notes, "-x", &r->app[i].export, &own);
 }

@@ -191,7 +191,7 @@ const struct option option_table[] = {
 		  "what -x and --env-file set, and nothing else. ALL,A=1 forwards all, and sets A "
 		  "if it is not set here; what follows NONE does not count." },
 	{ "--env-file", "FILE", TOPIC_environment, OPTION_FILE,
-	  "env-file", "BERTH_ENV_FILE", TEXT(env_file),
+	  "env-file", "BERTH_ENV_FILE", TEXT(env.file),
 	  .help = "variables for the ranks, NAME=VALUE a line",
 	  .text = "Set variables for the ranks from FILE. Each line is NAME=VALUE, quoted as for "
 		  "sh; nothing is expanded. Empty lines and lines that begin with # are ignored. If "

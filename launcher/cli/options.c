@@ -48,9 +48,9 @@ void options_free(struct request *r)
 	free(r->hostfile);
 	strv_free(&r->rank_hosts);
 	free(r->per_host_from);
-	strv_free(&r->export);
-	strv_free(&r->forward);
-	free(r->env_file);
+	strv_free(&r->env.export);
+	strv_free(&r->env.forward);
+	free(r->env.file);
 	free(r->reach.identity);
 	free(r->reach.agent);
 	free(r->berth_folder);
@@ -390,7 +390,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,
 	};
-	r->option_variables = options_env_names(&r->noption_variables);
+	r->env.options = options_env_names(&r->env.noptions);
 	if (options_read_line(&l, r, e))
 		goto out;
 	if (l.prints) {

@@ -380,7 +380,7 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	}
 	free(copy);
 	if (!rc)
-		strv_take(&s->r->export, xasprintf("BERTH_NET=%s", value));
+		strv_take(&s->r->env.export, xasprintf("BERTH_NET=%s", value));
 	return rc;
 }
 

@@ -298,3 +298,13 @@ int env_forward_file(struct strv *out, const char *path, struct err *e)
 	str_free(&text);
 	return rc;
 }
+
+int env_forward_asked(struct strv *out, const struct asked_env *x,
+		      const struct strv *own_env, struct err *e)
+{
+	return env_forward_export(out, &x->forward, own_env, e) ||
+			       (x->file && env_forward_file(out, x->file, e)) ||
+			       env_forward_export(out, &x->export, own_env, e)
+		       ? -1
+		       : 0;
+}

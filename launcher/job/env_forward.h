@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "common/str.h"
+#include "launcher/request.h"
 
 /* Add to OUT the variables of OWN (as environ) that travel.  MANAGED: in the job of a
  * resource manager; else the variables that tell the shape of a Slurm allocation stay
@@ -33,5 +34,10 @@ int env_forward_gpus(char **list, const char **name, struct strv *env, struct er
  * "export " before it, or empty, or a comment after '#'.  Values are quoted as for sh.
  * Nothing is expanded: a '$' outside '...' is an error.  Errors name "file:line". */
 int env_forward_file(struct strv *out, const char *path, struct err *e);
+
+/* Set in OUT what all apps have of X: what --export names, the variables of --env-file,
+ * what -x names. */
+int env_forward_asked(struct strv *out, const struct asked_env *x,
+		      const struct strv *own_env, struct err *e);
 
 #endif

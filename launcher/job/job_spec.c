@@ -91,9 +91,7 @@ static int read_environments(struct job *j, const struct strv *own)
 	for (size_t i = 0; i < r->napp; i++) {
 		struct strv *env = &j->spec.app_env[i];
 
-		if (env_forward_export(env, &r->forward, own, &j->err) ||
-		    (r->env_file && env_forward_file(env, r->env_file, &j->err)) ||
-		    env_forward_export(env, &r->export, own, &j->err) ||
+		if (env_forward_asked(env, &r->env, own, &j->err) ||
 		    env_forward_export(env, &r->app[i].export, own, &j->err))
 			return -1;
 	}
@@ -335,7 +333,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		flags |= JOB_MANAGED;
 	if (r->check)
 		flags |= JOB_LISTEN;
-	if (r->forward_listed)
+	if (r->env.forward_listed)
 		flags |= JOB_OWN_ENV;
 	if (r->horovod == HOROVOD_BERTH)
 		flags |= JOB_HOROVOD;
@@ -479,10 +477,9 @@ void job_spec_send(struct job *j)
 	str_hex(hex, random, sizeof random);
 	snprintf(j->spec.nspace, sizeof j->spec.nspace, "berth-%s", hex);
 	j->spec.own_names = own_names_differ(j);
-	if (!j->request->forward_listed)
-		env_forward(&env, environ, j->spec.managed,
-			    j->request->option_variables,
-			    j->request->noption_variables);
+	if (!j->request->env.forward_listed)
+		env_forward(&env, environ, j->spec.managed, j->request->env.options,
+			    j->request->env.noptions);
 	send_jobs(j, &env);
 	strv_free(&env);
 }

@@ -13,8 +13,8 @@ static void check(const struct request *r)
 	for (size_t i = 0; i < r->napp; i++)
 		if (r->app[i].np < 0 || (!r->app[i].argv.n && r->plan == PLAN_OFF))
 			abort();
-	for (size_t i = 0; i < r->forward.n; i++) { /* each begins with a name */
-		const char *entry = r->forward.v[i];
+	for (size_t i = 0; i < r->env.forward.n; i++) { /* each begins with a name */
+		const char *entry = r->env.forward.v[i];
 
 		if (!strcspn(entry, "= ,;'\"$/:*0123456789"))
 			abort();

@@ -76,10 +76,10 @@ static void say_hosts(struct str *s, const struct request *r)
 
 static void say_rest(struct str *s, const struct request *r)
 {
-	say_text(s, "envfile", r->env_file);
-	if (r->forward_listed)
+	say_text(s, "envfile", r->env.file);
+	if (r->env.forward_listed)
 		str_add(s, " only");
-	say_list(s, "forward", &r->forward);
+	say_list(s, "forward", &r->env.forward);
 	say_text(s, "output", r->output.dir);
 	say_number(s, "tag", r->output.tag_style, TAG_LONG);
 	say_number(s, "color", r->output.colour, COLOUR_AUTO);
@@ -163,7 +163,7 @@ static char *result(enum options_do done, const struct request *r,
 	} else {
 		say_hosts(&s, r);
 		say_rest(&s, r);
-		say_list(&s, "all", &r->export);
+		say_list(&s, "all", &r->env.export);
 		for (size_t i = 0; i < r->napp; i++)
 			say_app(&s, &r->app[i]);
 	}

@@ -115,8 +115,8 @@ START_TEST(variable_list)
 
 	ck_assert_int_eq(options_read(&r, &notes, &print, NULL, 2, argv, env, &e),
 			 OPTIONS_RUN);
-	ck_assert_uint_eq(r.export.n, 3);
-	ck_assert_str_eq(r.export.v[1], "NCCL_*");
+	ck_assert_uint_eq(r.env.export.n, 3);
+	ck_assert_str_eq(r.env.export.v[1], "NCCL_*");
 	strv_free(&notes);
 	options_free(&r);
 }

@@ -399,7 +399,7 @@ START_TEST(addresses_in_ranges)
 	ck_assert(!nets[_i].net || !value_net(&s, nets[_i].net, NULL));
 	callback_addresses(&out, r.reach.net, r.reach.nnet);
 	free(r.reach.net);
-	strv_free(&r.export);
+	strv_free(&r.env.export);
 	for (size_t i = 0; i < out.n; i++)
 		str_addf(&all, "%s ", out.v[i]);
 	ck_assert_str_eq(str_text(&all), nets[_i].want);
