@@ -23,8 +23,8 @@ struct message {
 };
 
 /* Messages of all ranks of W.  REGION: p2p_bytes() of those here, whose BELLS are
- * rung.  NET becomes the messages' own unless it fails; NULL: all are on this host.  NULL: out of memory, or
- * no socket. */
+ * rung.  NET becomes the messages' own unless it fails; NULL: all are on this host.
+ * NULL: out of memory, or no socket. */
 struct messages *messages_open(struct world *w, void *region, struct bell *bells,
 			       struct net *net);
 /* When all sets have left. */
@@ -41,8 +41,8 @@ void messages_abort(const struct comm *c);
 /* When no call uses messages of C's set any more. */
 void messages_leave(struct comm *c);
 
-/* The messages have turns, until the caller has posted its own and nothing is in flight.
- * FALSE: there is no thread, and nothing may be posted. */
+/* The messages have turns, until the caller has posted its own and nothing is in
+ * flight.  FALSE: there is no thread, and nothing may be posted. */
 bool messages_begin(struct messages *m);
 /* After messages_begin(): N of them, whose OP, OWNER and DONE are set, until
  * DEADLINE_NS (0: none).  DONE may be called before it returns; that of the last one

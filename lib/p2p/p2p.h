@@ -104,8 +104,9 @@ struct p2p_message {
 	 * come. */
 	uint64_t bytes;
 	/* If OUT is NULL, it is called for memory, without a lock, by a thread that
-	 * makes progress, as soon as the size is known, if that is not 0.  BYTES is not a limit then.  If it returns NULL:
-	 * BERTH_MEMORY on both sides.  It must not call p2p. */
+	 * makes progress, as soon as the size is known, if that is not 0.  BYTES is not
+	 * a limit then.  If it returns NULL: BERTH_MEMORY on both sides.  It must not
+	 * call p2p. */
 	void *(*alloc)(void *ctx, uint64_t bytes);
 	void *alloc_ctx;
 	uint64_t deadline_ns; /* of CLOCK_MONOTONIC; 0: none; then BERTH_TIMEOUT */

@@ -60,8 +60,8 @@ bool p2p_ring_put(struct p2p_ring_end *e, const struct p2p_frame *f, const void 
 size_t p2p_ring_room(struct p2p_ring_end *e, size_t bytes);
 
 bool p2p_ring_is_empty(const struct p2p_ring_end *e);
-/* What the reader has taken, if this writer has not heard of it yet, as a number; 0: it
- * has. */
+/* A number for what the reader has taken, if this writer has not heard of it yet; else
+ * 0. */
 uint64_t p2p_ring_drained(const struct p2p_ring_end *e);
 /* The next frame, or the one that has been begun (*FRESH says which).  1: it is there;
  * 0: there is no frame; -1: the frame cannot be. */
