@@ -16,7 +16,7 @@
 enum {
 	RETIRE_NS = 2000000000, /* without work, until the thread ends */
 	MISSED_NS = 50000,      /* the first sleep: see post() */
-	LOOK_NS = 20000,        /* to the next look at other ranks, while steps go on */
+	LOOK_NS = 5000,         /* to the next look at other ranks, while steps go on */
 	SPARE = 8               /* fibers that are kept */
 };
 
