@@ -118,17 +118,19 @@ static const struct turn_hooks hooks = { .take = set_take,
 
 static struct bell *bells_of[] = { &bell, &bell };
 
-/* If S waits, gives it all that it may wait for. */
-static void set_give(struct set *s)
+/* If S waits, gives it what it waits for in WAY; 0: in any. */
+static void set_give(struct set *s, unsigned way)
 {
 	const struct bells bells = { .n = 1, .me = 1, .of = bells_of, .fd = bell_fd };
 	uint32_t word = atomic_load(&s->word);
 
 	if (word % 2 == 0 || !atomic_compare_exchange_strong(&s->word, &word, word + 1))
 		return;
-	fiber_wake(&s->word);
-	post_to(&s->post, word / 2 + 1, &bells);
-	while (bell_fd >= 0 && write(s->pipe[1], "", 1) != 1)
+	if (!way || way == 1)
+		fiber_wake(&s->word);
+	if (!way || way == 2)
+		post_to(&s->post, word / 2 + 1, &bells);
+	while ((!way || way == 3) && bell_fd >= 0 && write(s->pipe[1], "", 1) != 1)
 		;
 }
 
@@ -139,7 +141,7 @@ static void *give_all(void *arg)
 	(void)arg;
 	while (!atomic_load(&over)) {
 		for (int i = 0; i < SETS; i++)
-			set_give(&set[i]);
+			set_give(&set[i], 0);
 		sched_yield();
 	}
 	return NULL;
@@ -222,6 +224,59 @@ START_TEST(asleep_in_poll)
 }
 END_TEST
 
+static bool is_soon(bool (*is)(struct set *s), struct set *s)
+{
+	for (uint64_t until = clock_ns() + SOON_NS / 2; clock_ns() < until;)
+		if (is(s))
+			return true;
+	return false;
+}
+
+static bool is_asleep(struct set *s)
+{
+	(void)s;
+	return atomic_load(&bell.sleepers) + atomic_load(&bell.polls) > 0;
+}
+
+static bool set_wants(struct set *s)
+{
+	return atomic_load(&s->word) % 2;
+}
+
+static bool set_is_done(struct set *s)
+{
+	return atomic_load(&s->done) == atomic_load(&s->asked);
+}
+
+/* The thread, which sleeps for 2 s if nothing wakes it, is woken by a ring, and by what
+ * a step waits for. */
+START_TEST(is_woken)
+{
+	struct set *s = &set[0];
+
+	bell_fd = bell_open(&bell);
+	turns_open(&bell, bell_fd, 1, 2);
+	*s = (struct set){ .turn = { .hooks = &hooks } };
+	pthread_mutex_init(&s->lock, NULL);
+	ck_assert(!pipe(s->pipe));
+	for (unsigned i = 0; i < 80; i++) {
+		s->turns = i;
+		set_ask(s);
+		if (i % 4) {
+			ck_assert(is_soon(set_wants, s));
+			usleep(1000);
+			ck_assert(is_soon(is_asleep, s));
+			set_give(s, i % 4);
+		}
+		ck_assert(is_soon(set_is_done, s));
+		usleep(500);
+		ck_assert(is_soon(is_asleep, s));
+	}
+	turn_leave(&s->turn);
+	turns_close();
+}
+END_TEST
+
 /* The thread ends when nothing was rung for 2 s; the next start has another one. */
 START_TEST(retires)
 {
@@ -256,6 +311,7 @@ int main(void)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, asleep_on_the_bell);
 	tcase_add_test(t, asleep_in_poll);
+	tcase_add_test(t, is_woken);
 	tcase_add_test(t, retires);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
