@@ -13,7 +13,7 @@
 enum {
 	RANKS = 4,
 	UNITS = 10,
-	DOZE_NS = 10000000, /* of the engine's thread, while something is pending */
+	DOZE_NS = 10000000, /* of the thread of all sets, while something is pending */
 	/* After the last thing that comes, until all is done: where ranks hear each
 	 * other, and where they do not. */
 	END_NS = 1000000,
