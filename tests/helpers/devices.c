@@ -491,7 +491,8 @@ static int busy(void)
 	struct berth_desc d = allreduce(p);
 	berth_request *r;
 
-	CHECK(!berth_run(&d, -1, NULL), "the first"); /* joining may wait for a device */
+	/* joining may wait for a device */
+	CHECK(!berth_run(&d, -1, NULL), "the first");
 	cuStreamSynchronize(stream);
 	put(p, here, 0, 0);
 	pause_stream(1500);
