@@ -162,17 +162,22 @@ static struct p2p_message *p2p_first(struct p2p_list *l)
 static void p2p_release_and(struct p2p *p, uint32_t self, bool asks)
 {
 	struct p2p_message *done, *ask;
+	struct p2p_group *g;
 	bool more;
 
 	do {
 		done = p2p_first(&p->done);
+		g = done ? done->group : NULL;
+		if (g) /* it stays until this call has returned */
+			atomic_fetch_add(&g->calls, 1);
 		ask = done || !asks ? NULL : p2p_first(&p->asks);
 		more = p->done.first || (asks && p->asks.first) || ask;
 		pthread_mutex_unlock(&p->moving);
 		if (done) {
 			atomic_fetch_sub(&p->in_flight, 1);
-			atomic_fetch_sub(&done->group->in_flight, 1);
+			atomic_fetch_sub(&g->in_flight, 1);
 			done->done(done);
+			atomic_fetch_sub(&g->calls, 1);
 			if (bell_has_sleeper(p->bell, self))
 				bell_ring(p->bell, p->bell_fd);
 		} else if (ask) {

@@ -79,10 +79,11 @@ struct p2p_group {
 	uint32_t any_pending; /* receives from any that match nothing yet */
 	uint32_t slots;
 	_Atomic uint32_t in_flight;
-	_Atomic uint32_t over; /* why it has ended, or BERTH_OK */
-	bool aborts;           /* this rank ends it, for the reason WHY */
-	bool has_left;         /* this rank has; it is freed when all are told */
-	unsigned telling;      /* pairs with TELLS */
+	_Atomic uint32_t calls; /* of done() of its messages that have not returned */
+	_Atomic uint32_t over;  /* why it has ended, or BERTH_OK */
+	bool aborts;            /* this rank ends it, for the reason WHY */
+	bool has_left;          /* this rank has; it is freed when all are told */
+	unsigned telling;       /* pairs with TELLS */
 	char why[P2P_REASON_BYTES + 1];
 };
 

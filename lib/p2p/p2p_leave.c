@@ -90,7 +90,8 @@ void p2p_leave(struct p2p_group *g)
 		leave_answer_last(g);
 	p2p_group_forget(g);
 	p2p_release(p, 0);
-	while (atomic_load(&g->in_flight)) /* another thread is about to call done() */
+	/* another thread is about to call done(), or in it */
+	while (atomic_load(&g->in_flight) || atomic_load(&g->calls))
 		nanosleep(&(struct timespec){ .tv_nsec = LEAVE_LOOK_NS }, NULL);
 	pthread_mutex_lock(&p->moving);
 	g->has_left = true;
