@@ -450,10 +450,20 @@ void turns_open(struct bell *bell, int fd, unsigned ranks, unsigned cores)
 	fiber_home(turns_ring, &own);
 }
 
-static void turns_reset(void)
+/* The lock stays: a thread may be about to ring. */
+static void turns_forget(void)
 {
-	own = (struct turns){ .lock = PTHREAD_MUTEX_INITIALIZER, .bell_fd = -1 };
-	fiber_home(NULL, NULL);
+	own.bell = NULL;
+	own.bell_fd = -1;
+	own.first = NULL;
+	own.started = own.retired = false;
+	atomic_store(&own.stopped, false);
+	own.nspare = 0;
+	own.polls = NULL;
+	own.npolls = own.most_polls = 0;
+	own.looked_ns = own.now_ns = 0;
+	own.spins = own.yields = own.sleeps = 0;
+	own.idle_ns = 0;
 }
 
 void turns_close(void)
@@ -467,15 +477,20 @@ void turns_close(void)
 	pthread_mutex_unlock(&own.lock);
 	if (started)
 		pthread_join(own.thread, NULL);
+	fiber_home(NULL, NULL);
 	apart_end();
+	pthread_mutex_lock(&own.lock);
 	if (own.bell_fd >= 0)
 		descriptor_close(own.bell_fd);
 	free(own.polls);
-	turns_reset();
+	turns_forget();
+	pthread_mutex_unlock(&own.lock);
 }
 
 void turns_in_child(void)
 {
-	turns_reset();
+	pthread_mutex_init(&own.lock, NULL);
+	turns_forget();
+	fiber_home(NULL, NULL);
 	apart_in_child();
 }

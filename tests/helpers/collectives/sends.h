@@ -289,6 +289,9 @@ static void slow_call(bool allocates, bool together)
 		FINE(berth_submit(&d, 1, &r));
 		if (!allocates)
 			FINE(berth_then(r, slow_done, NULL));
+	}
+	FINE(call_barrier(NULL)); /* else the function might be called there */
+	if (rank == 0) {
 		if (!together)
 			sem_wait(&slow.begun);
 		FINE(berth_submit(&other, 1, &s));
