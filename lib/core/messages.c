@@ -37,8 +37,9 @@ struct messages {
 	/* of the thread */
 	bool dozed; /* DOZES was set */
 	bool listens;
-	bool is_idle;  /* the last look moved nothing */
-	uint32_t seen; /* POSTS, when there was nothing in flight */
+	bool is_connected; /* when nothing was in flight */
+	bool is_idle;      /* the last look moved nothing */
+	uint32_t seen;     /* POSTS, when there was nothing in flight */
 };
 
 /* ---- turns ---- */
@@ -71,6 +72,7 @@ static uint64_t messages_rest(struct messages *m, uint64_t now, bool moved)
 	const bool is_quiet = posts == m->seen;
 
 	m->dozed = true;
+	m->is_connected = is_connected;
 	m->seen = posts;
 	atomic_store(&m->dozes, true);
 	if (is_connected && is_quiet && !atomic_load(&m->waiters))
@@ -126,12 +128,14 @@ static bool messages_are_called(struct turn *t)
 	return m->listens && p2p_has_come(m->p2p);
 }
 
+/* The lock of the turns is held.  A connection that comes rings with it under the lock
+ * of the net, so no lock of p2p may be taken here. */
 static void messages_retire(struct turn *t)
 {
 	struct messages *m = (struct messages *)t;
 
 	atomic_store(&m->runs, false); /* before a look at who has found that it does */
-	if (!atomic_load(&m->uses) && messages_are_over(m) && !p2p_is_connected(m->p2p))
+	if (!atomic_load(&m->uses) && messages_are_over(m) && !m->is_connected)
 		turn_drop(t);
 	else
 		atomic_store(&m->runs, true);
