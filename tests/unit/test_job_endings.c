@@ -184,7 +184,7 @@ START_TEST(time_stopped_counts_in_no_deadline)
 		turn();
 	ck_assert_uint_eq(g.suspends, 1);
 	ck_assert_int_eq(g.j.phase, JOB_LAUNCH);
-	ck_assert_uint_eq(g.j.deadline_ms, now_ms + 1500);
+	ck_assert_uint_eq(g.j.deadline_ms, now_ms + 3000);
 	ck_assert_uint_eq(g.j.agents.setup.deadline_ms, now_ms + 1000);
 	deliver_all();
 	ck_assert_int_eq(g.j.phase, JOB_RUN);

@@ -282,7 +282,7 @@ START_TEST(phases_last)
 	static const struct {
 		enum job_phase phase;
 		uint64_t ms; /* 0: for ever */
-	} rows[] = { { JOB_LAUNCH, 30500 }, { JOB_PLACE, 30500 }, { JOB_CHECK, 32000 },
+	} rows[] = { { JOB_LAUNCH, 32000 }, { JOB_PLACE, 32000 }, { JOB_CHECK, 32000 },
 		     { JOB_RUN, 0 },        { JOB_FAIL, 800 },    { JOB_STOP, 12000 },
 		     { JOB_DRAIN, 0 },      { JOB_CLOSE, 3000 } };
 

@@ -280,11 +280,25 @@ static void *hear_of_end(void *ctx)
 
 static void *room_too_late(void *ctx, uint64_t bytes)
 {
+	struct rig *g = ctx;
 	pthread_t t;
 
+	atomic_fetch_add(&g->shared->step, 1);
 	if (pthread_create(&t, NULL, hear_of_end, ctx) || pthread_join(t, NULL))
 		return NULL;
 	return malloc(bytes);
+}
+
+/* Until the receiver has looked for room K times: it may be late itself. */
+static void send_too_late(struct rig *g, struct p2p_message *m, unsigned k)
+{
+	const struct p2p_message first = *m;
+
+	do {
+		*m = first;
+		m->deadline_ns = clock_ns() + 20000000;
+		rig_run(g, m, 1);
+	} while (m->rc == BERTH_TIMEOUT && atomic_load(&g->shared->step) < k);
 }
 
 static void allocating_too_late(struct rig *g)
@@ -303,8 +317,7 @@ static void allocating_too_late(struct rig *g)
 			rig_run(g, &m, 1);
 			free(m.out);
 		} else {
-			m.deadline_ns = clock_ns() + 20000000;
-			rig_run(g, &m, 1);
+			send_too_late(g, &m, k);
 		}
 		RANKS_ASSERT(g->r, m.rc == BERTH_TIMEOUT, "%zu bytes: %d", sizes[k],
 			     m.rc);
