@@ -1,6 +1,7 @@
 #include "lib/core/adasum.h"
 
 #include "lib/base/kern.h"
+#include "lib/core/comm.h"
 
 /* One Adasum: this rank has part ME of all ranks' arrays, side by side. */
 struct adasum {

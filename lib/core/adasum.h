@@ -7,7 +7,7 @@
 #ifndef BERTH_LIB_ADASUM_H
 #define BERTH_LIB_ADASUM_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
 /* An allreduce of floats; every rank gets the same bits. */
 berth_result adasum_run(struct comm *c, const struct coll *whole, uint64_t deadline_ns);

@@ -11,10 +11,12 @@
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
 #include "lib/boot/retired.h"
+#include "lib/core/handle.h"
 #include "lib/core/op.h"
 #include "lib/core/request.h"
 #include "lib/core/set_make.h"
 #include "lib/core/trace.h"
+#include "lib/core/world_make.h"
 
 struct world api_world;
 static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER; /* of these: */

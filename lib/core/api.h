@@ -2,7 +2,8 @@
 #ifndef BERTH_LIB_API_H
 #define BERTH_LIB_API_H
 
-#include "lib/core/set.h"
+#include "lib/core/sets.h"
+#include "lib/core/world.h"
 
 extern struct world api_world;
 

@@ -7,8 +7,11 @@
 #include "lib/base/log.h"
 #include "lib/boot/retired.h"
 #include "lib/core/api.h"
+#include "lib/core/engine.h"
+#include "lib/core/handle.h"
 #include "lib/core/op.h"
 #include "lib/core/request.h"
+#include "lib/core/sets.h"
 #include "lib/core/trace.h"
 
 /* ---- operations ---- */
@@ -64,8 +67,8 @@ static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
 		return api_wrong(BERTH_MEMORY, "out of memory");
 	rc = make_all(op, d, n, set);
 	if (!rc) {
-		rc = each ? engine_submit_each(set->engine, op, n, request, &why)
-			  : engine_submit(set->engine, op, n, request, &why);
+		rc = each ? engine_submit_each(set, op, n, request, &why)
+			  : engine_submit(set, op, n, request, &why);
 		set_tell(rc, &why);
 	}
 	if (n > 1)
@@ -134,7 +137,7 @@ berth_result berth_join(berth_set *given, int *last)
 		rc = api_enter(given, &set);
 	if (rc)
 		return rc;
-	rc = engine_join(set->engine, &place, &why);
+	rc = engine_join(set, &place, &why);
 	if (!rc && last)
 		*last = (int)set->members.rank[place];
 	rc = set_tell(rc, &why);
@@ -314,7 +317,7 @@ size_t berth_algorithms(char *text, size_t bytes)
 		*text = '\0';
 	if (api_may_wait() || api_enter(NULL, &set))
 		return 0;
-	n = engine_algorithms(set->engine, text, bytes);
+	n = engine_algorithms(set, text, bytes);
 	api_leave(set);
 	return n;
 }

@@ -5,7 +5,7 @@
  * it, and waits for a request: 8 bytes between two ranks 9 us, and 1.5 by way of this.
  *
  * It is a hint.  If a rank arrives and then submits, the others do not wait for long:
- * its engine does the operation.  If a rank submits what others run, its arrival is not
+ * its thread does the operation.  If a rank submits what others run, its arrival is not
  * counted.  The others may then wait in the operation until that rank submits.
  *
  * Requests are matched by name, so ranks may begin with different ones.  If they would

@@ -13,6 +13,8 @@
 #include "lib/base/rank_text.h"
 #include "lib/core/fault.h"
 #include "lib/core/missing.h"
+#include "lib/core/stall.h"
+#include "lib/core/trace.h"
 #include "lib/core/world.h"
 
 enum {
@@ -207,6 +209,7 @@ berth_result comm_open(struct comm *c, const struct comm_config *config)
 	c->members = config->members;
 	c->id = config->id;
 	c->net = config->net;
+	c->hooks = config->hooks;
 	c->lost = c->members->n;
 	c->left = c->members->n;
 	c->said = calloc(c->members->n, sizeof *c->said);

@@ -6,80 +6,14 @@
 #ifndef BERTH_LIB_COMM_H
 #define BERTH_LIB_COMM_H
 
-#include "lib/backend/backend.h"
-#include "lib/base/members.h"
-#include "lib/core/op.h"
-#include "lib/core/region.h"
-#include "lib/core/trace.h"
-#include "lib/net/net.h"
-
-struct world;
-
-#define COMM_ENDED                                                                     \
-	"the set was removed, or the library shut down or changed its world, "         \
-	"meanwhile"
-
-/* Why an operation failed, apart from the thread that ran it. */
-struct failure {
-	berth_result rc;
-	char tensor[80];
-	unsigned missing[64]; /* ranks of the job */
-	size_t nmissing;
-	char text[1024];
-};
-
-struct comm {
-	struct world *world;
-	const struct members *members; /* the set's */
-	uint32_t id;                   /* in records: the set's number; 0: all ranks */
-	struct region_shared *shared;
-	struct p2p_group *messages; /* of messages.c */
-	const struct backend *back;
-	void *group;
-	struct net *net;    /* NULL: all on this host */
-	struct bells bells; /* of the set's ranks on this host */
-	const char **said;
-	void *scratch;
-	size_t scratch_bytes;
-	void *kept;            /* of run.c */
-	uint32_t seq;          /* of the operation in progress, or of the last one */
-	_Atomic uint32_t done; /* of the last one that this rank is done with */
-	_Atomic berth_result broken; /* for good, for the reason FINALLY */
-	struct failure finally;
-	/* of the operation that runs */
-	const char *name;
-	const struct op *op;
-	struct boot_record *record;
-	uint64_t begun_ns;    /* since when it has been looked at; 0: not yet */
-	uint64_t reported_ns; /* last stall's */
-	uint64_t deadline_ns;
-	unsigned lost;     /* place of who is gone; N: nobody */
-	unsigned gone[64]; /* ranks of the job that were when it was noticed */
-	size_t ngone;
-	/* place of who has left the set or aborted it; N: nobody.  Messages that end
-	 * ask, in any thread. */
-	_Atomic unsigned left;
-	bool refused;      /* GONE[0] has ended nothing: it told what cannot be */
-	unsigned late[64]; /* places that let time pass, where that was told */
-	size_t nlate;
-	bool no_stall_check;  /* waits for no operation: no stall */
-	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
-	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
-	struct berth_metrics count;
-	/* for operations on devices (comm_device.h) */
-	struct comm_device *_Atomic device; /* NULL: there was none yet */
-	struct work *work; /* that the last operation has begun, or NULL */
-	const struct work_hooks *hooks;
-	void *owner;
-	const char *reason; /* of BERTH_UNSUPPORTED */
-	unsigned closed;    /* how often in a row a connection was, in comm_watch() */
-};
+#include "lib/core/set.h"
 
 struct comm_config {
 	struct world *world;
 	const struct members *members; /* stays the owner's; this rank is one */
 	uint32_t id;
-	void *region; /* region_bytes(members on this host) */
+	const struct work_hooks *hooks; /* of works on devices */
+	void *region;                   /* region_bytes(members on this host) */
 	/* Opened by comm_net(); becomes the comm's.  NULL: all on this host */
 	struct net *net;
 };

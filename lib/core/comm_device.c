@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/fiber.h"
+#include "lib/core/comm.h"
 #include "lib/core/missing.h"
 #include "lib/core/world.h"
 
@@ -215,7 +217,6 @@ struct work *comm_device_work(struct comm *c, const struct op *op,
 	w->device.coll = w->coll;
 	w->device.ready = w->ready;
 	w->hooks = c->hooks;
-	w->owner = c->owner;
 	w->op = op;
 	comm_device_limit(w, op);
 	return w;

@@ -34,7 +34,7 @@ berth_result comm_device_mark(struct comm *c, struct op *op);
 void comm_device_forget(struct op *op);
 /* This rank leaves: is all that was agreed on over?  It comes to its end where all
  * other ranks do it, since their streams may wait for it.  Else, or after a second for
- * which no stream of this rank's waits, it is revoked.  The holder of the engine's WORK
+ * which no stream of this rank's waits, it is revoked.  The holder of the set's WORK
  * calls it until it is true. */
 bool comm_device_ends(struct comm *c);
 /* True once: others may run what this rank has not started, or has revoked. */

@@ -4,14 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/sleep.h"
 #include "lib/base/wait.h"
 #include "lib/core/arrive.h"
+#include "lib/core/comm.h"
 #include "lib/core/comm_device.h"
-#include "lib/core/engine_internal.h"
+#include "lib/core/messages.h"
+#include "lib/core/request.h"
+#include "lib/core/set.h"
 #include "lib/core/progress.h"
 #include "lib/core/queue.h"
 #include "lib/core/rest.h"
 #include "lib/core/run.h"
+#include "lib/core/trace.h"
+#include "lib/core/works.h"
+#include "lib/core/world.h"
 
 enum {
 	LOOK_NS = 50000000,  /* of a thread that waits, to the next look */
@@ -25,92 +32,79 @@ enum {
 /* ---- making, freeing ---- */
 
 /* The door's thread calls it.  It acts only if no thread has WORK. */
-static void engine_tidy(void *engine)
+static void engine_tidy(void *set)
 {
-	struct engine *e = engine;
+	struct berth_set *s = set;
 
-	if (!pthread_mutex_trylock(&e->work)) {
-		net_tidy(e->comm->net);
-		engine_release(e);
+	if (!pthread_mutex_trylock(&s->work)) {
+		net_tidy(s->comm.net);
+		set_release(s);
 	}
 }
 
-struct engine *engine_make(struct comm *c)
+void engine_open(struct berth_set *s)
 {
-	struct engine *e = calloc(1, sizeof *e);
-
-	if (!e)
-		return NULL;
-	e->users = 1;
-	e->forks = request_forks();
-	e->comm = c;
-	e->turn.hooks = &progress_turns;
-	c->hooks = &request_works;
-	c->owner = e;
-	e->last = &e->first;
-	e->idle.coll.kind = BERTH_BARRIER;
-	e->idle.name = "asynchronous operations";
-	pthread_mutex_init(&e->work, NULL);
-	pthread_mutex_init(&e->queue, NULL);
-	if (c->net)
-		net_tend(c->net, engine_tidy, e);
-	return e;
+	s->forks = request_forks();
+	s->turn.hooks = &progress_turns;
+	s->pending.last = &s->pending.first;
+	s->idle.coll.kind = BERTH_BARRIER;
+	s->idle.name = "asynchronous operations";
+	if (s->comm.net)
+		net_tend(s->comm.net, engine_tidy, s);
+	s->is_open = true;
 }
 
-void engine_stop(struct engine *e)
+void engine_stop(struct berth_set *s)
 {
 	struct failure why = { .rc = BERTH_ABORTED };
 
-	atomic_store(&e->comm->aborted, true);
-	engine_ring(e);
+	atomic_store(&s->comm.aborted, true);
+	set_ring(s);
 	snprintf(why.text, sizeof why.text, COMM_ENDED);
-	pthread_mutex_lock(&e->work); /* who waits may be at it still */
-	queue_complete_all(e, BERTH_ABORTED, &why);
-	engine_release(e);
+	pthread_mutex_lock(&s->work); /* who waits may be at it still */
+	queue_complete_all(s, BERTH_ABORTED, &why);
+	set_release(s);
 }
 
-bool engine_ends(struct engine *e)
+bool engine_ends(struct berth_set *s)
 {
 	bool ends, cut;
 
-	pthread_mutex_lock(&e->work);
-	ends = comm_device_ends(e->comm);
-	cut = ends && comm_device_was_cut(e->comm);
-	engine_release(e);
+	pthread_mutex_lock(&s->work);
+	ends = comm_device_ends(&s->comm);
+	cut = ends && comm_device_was_cut(&s->comm);
+	set_release(s);
 	if (!ends)
 		return false;
 	if (cut) { /* ranks that run what this one has not started hear of it */
-		comm_say_abort(e->comm, "it has left");
-		messages_abort(e->comm);
+		comm_say_abort(&s->comm, "it has left");
+		messages_abort(&s->comm);
 	}
-	messages_stop(e->comm);
+	messages_stop(&s->comm);
 	return true;
 }
 
-void engine_end_all(struct engine *e)
+void engine_end_all(struct berth_set *s)
 {
-	engine_stop(e);
-	while (!engine_ends(e))
+	engine_stop(s);
+	while (!engine_ends(s))
 		works_nap();
 }
 
-void engine_free(struct engine *e)
+void engine_close(struct berth_set *s)
 {
-	if (e->comm->net)
-		net_tend(e->comm->net, NULL, NULL);
-	engine_end_all(e);
-	turn_leave(&e->turn);
-	rest_free(e->rest);
-	comm_device_close(e->comm);
-	plan_free(&e->plan);
-	if (e->fusion && e->fusion_is_heap)
-		memory_free(&e->comm->world->memory, e->fusion);
-	else
-		free(e->fusion);
-	free(e->lists);
-	free(e->piece);
-	free(e->list);
-	engine_let_go(e);
+	if (s->comm.net)
+		net_tend(s->comm.net, NULL, NULL);
+	engine_end_all(s);
+	turn_leave(&s->turn);
+	rest_free(s->rest);
+	comm_device_close(&s->comm);
+	plan_free(&s->plan);
+	run_free_fusion(&s->world->memory, &s->fusion);
+	free(s->lists);
+	free(s->piece);
+	free(s->list);
+	s->is_open = false;
 }
 
 /* ---- submitting ---- */
@@ -132,26 +126,26 @@ static const void *engine_this_thread(void)
 }
 
 /* QUEUE is held. */
-static berth_result engine_enter(struct engine *e, struct berth_request *r,
+static berth_result engine_enter(struct berth_set *s, struct berth_request *r,
 				 struct failure *why)
 {
 	request_describe(r);
-	if (atomic_load(&e->comm->aborted))
+	if (atomic_load(&s->comm.aborted))
 		return request_refuse(BERTH_ABORTED, r->op, why, COMM_ENDED);
-	if (queue_find(e, r->unit.key))
+	if (queue_find(&s->pending, r->unit.key))
 		return request_refuse(BERTH_INVALID, r->op, why,
 				      "an operation of that name is in flight");
-	if (e->schedule.pending >= ENGINE_PENDING_MOST)
+	if (s->schedule.pending >= SET_PENDING_MOST)
 		return request_refuse(BERTH_MEMORY, r->op, why,
 				      "too many operations are in flight");
-	if (!atomic_load(&e->turn.served) && !progress_start_held(e)) /* it has ended */
+	if (!atomic_load(&s->turn.served) && !progress_start_held(s)) /* it has ended */
 		return engine_no_thread(r->op, why);
-	queue_enter(e, r);
+	queue_enter(s, r);
 	return BERTH_OK;
 }
 
 /* Collectives of the K of R.  They are pending from now on, or none is. */
-static berth_result engine_enter_all(struct engine *e, struct berth_request **r,
+static berth_result engine_enter_all(struct berth_set *s, struct berth_request **r,
 				     size_t k, struct failure *why)
 {
 	berth_result rc = BERTH_OK;
@@ -159,26 +153,26 @@ static berth_result engine_enter_all(struct engine *e, struct berth_request **r,
 	uint64_t unnamed;
 	size_t n = 0;
 
-	pthread_mutex_lock(&e->queue);
-	unnamed = e->unnamed;
+	pthread_mutex_lock(&s->queue);
+	unnamed = s->unnamed;
 	for (; n < k; n++) {
-		rc = r[n]->n ? engine_enter(e, r[n], why) : BERTH_OK;
+		rc = r[n]->n ? engine_enter(s, r[n], why) : BERTH_OK;
 		if (rc)
 			break;
 		work |= r[n]->beside;
 	}
 	if (rc)
-		e->unnamed = unnamed;
+		s->unnamed = unnamed;
 	while (rc && n)
 		if (r[--n]->n)
-			queue_take_back(e, r[n]);
-	e->submitter = engine_this_thread();
+			queue_take_back(s, r[n]);
+	s->submitter = engine_this_thread();
 	/* a thread that dozes is told by the ring alone: its mark goes with that */
 	work = !rc &&
-	       (work || queue_bucket_is_here(e) || atomic_exchange(&e->dozes, false));
-	pthread_mutex_unlock(&e->queue);
+	       (work || queue_bucket_is_here(s) || atomic_exchange(&s->dozes, false));
+	pthread_mutex_unlock(&s->queue);
 	if (work)
-		engine_ring(e);
+		set_ring(s);
 	return rc;
 }
 
@@ -191,15 +185,15 @@ static void engine_post_messages(struct berth_request *r)
 						  .done = request_message_done };
 	if (!r->n)
 		request_become(r, REQUEST_RUNNING);
-	messages_post(r->engine->comm, r->message, r->nmessages, r->deadline_ns);
+	messages_post(&r->set->comm, r->message, r->nmessages, r->deadline_ns);
 }
 
 /* The K of R begin, or none does, and they are freed.  KEEPS_MARK: as request_drop().
  */
-static berth_result engine_begin(struct engine *e, struct berth_request **r, size_t k,
-				 bool keeps_mark, struct failure *why)
+static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
+				 size_t k, bool keeps_mark, struct failure *why)
 {
-	struct messages *m = e->comm->world->messages;
+	struct messages *m = s->world->messages;
 	size_t messages = 0, collectives = 0;
 	berth_result rc = BERTH_OK;
 
@@ -217,7 +211,7 @@ static berth_result engine_begin(struct engine *e, struct berth_request **r, siz
 				BERTH_UNSUPPORTED, r[i]->op, why,
 				"its device, stream or event can't be used");
 	if (!rc && collectives)
-		rc = engine_enter_all(e, r, k, why);
+		rc = engine_enter_all(s, r, k, why);
 	for (size_t i = 0; i < k; i++)
 		if (rc)
 			request_drop(r[i], keeps_mark);
@@ -228,55 +222,55 @@ static berth_result engine_begin(struct engine *e, struct berth_request **r, siz
 	return rc;
 }
 
-berth_result engine_enter_new(struct engine *e, const struct op *op, size_t n,
+berth_result engine_enter_new(struct berth_set *s, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why)
 {
-	struct berth_request *r = request_make(e, op, n);
+	struct berth_request *r = request_make(s, op, n);
 	berth_result rc;
 
 	if (!r)
 		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
-	rc = engine_begin(e, &r, 1, n == 1 && op_is_device(op) && op->marked, why);
+	rc = engine_begin(s, &r, 1, n == 1 && op_is_device(op) && op->marked, why);
 	if (!rc)
 		*request = r;
 	return rc;
 }
 
 /* Collectives need the thread of all sets. */
-static berth_result engine_is_ready(struct engine *e, const struct op *op, size_t n,
+static berth_result engine_is_ready(struct berth_set *s, const struct op *op, size_t n,
 				    struct failure *why)
 {
-	if (e->comm->broken)
-		return comm_broken(e->comm, why);
-	if (request_count_messages(op, n) < n && !progress_start(e))
+	if (s->comm.broken)
+		return comm_broken(&s->comm, why);
+	if (request_count_messages(op, n) < n && !progress_start(s))
 		return engine_no_thread(op, why);
 	return BERTH_OK;
 }
 
-berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
+berth_result engine_submit(struct berth_set *s, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why)
 {
-	const berth_result rc = engine_is_ready(e, op, n, why);
+	const berth_result rc = engine_is_ready(s, op, n, why);
 
-	return rc ? rc : engine_enter_new(e, op, n, request, why);
+	return rc ? rc : engine_enter_new(s, op, n, request, why);
 }
 
-berth_result engine_submit_each(struct engine *e, const struct op *op, size_t n,
+berth_result engine_submit_each(struct berth_set *s, const struct op *op, size_t n,
 				struct berth_request **request, struct failure *why)
 {
-	berth_result rc = engine_is_ready(e, op, n, why);
+	berth_result rc = engine_is_ready(s, op, n, why);
 
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++) {
-		request[i] = request_make(e, &op[i], 1);
+		request[i] = request_make(s, &op[i], 1);
 		if (request[i])
 			continue;
 		while (i)
 			request_drop(request[--i], false);
 		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
 	}
-	return engine_begin(e, request, n, false, why);
+	return engine_begin(s, request, n, false, why);
 }
 
 /* ---- waiting ---- */
@@ -285,14 +279,14 @@ berth_result engine_submit_each(struct engine *e, const struct op *op, size_t n,
  * plan still lacks does not come.  (A step without one of 64 tensors: 1.2 ms less.) */
 static void engine_want_at_once(struct berth_request *r)
 {
-	struct engine *e = r->engine;
+	struct berth_set *s = r->set;
 
-	pthread_mutex_lock(&e->queue);
-	if (e->submitter == engine_this_thread()) {
+	pthread_mutex_lock(&s->queue);
+	if (s->submitter == engine_this_thread()) {
 		atomic_store(&r->wanted_ns, 1);
-		schedule_event(&e->schedule, SCHEDULE_ASKED);
+		schedule_event(&s->schedule, SCHEDULE_ASKED);
 	}
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_unlock(&s->queue);
 }
 
 /* A request that the plan holds back is done sooner if a thread waits for it. */
@@ -304,28 +298,28 @@ berth_result engine_poll(struct berth_request *r, struct failure *why)
 		return request_outcome(r, why);
 	if (!atomic_load(&r->wanted_ns) && clock_ns() - r->submitted_ns > POLLED_NS &&
 	    request_want(r))
-		engine_ring(r->engine);
+		set_ring(r->set);
 	return BERTH_BUSY;
 }
 
 /* Do what there is to do until R is done.  What is left then, when another thread stops
  * or after some time, is left to the thread of all sets.  (If each waiting thread
  * looked after it, 3 of them took 2.5 % of a core, now 0.3.) */
-static void engine_help(struct engine *e, const struct berth_request *r)
+static void engine_help(struct berth_set *s, const struct berth_request *r)
 {
 	enum progress step = PROGRESS_SOON;
 	uint64_t ns;
 
-	if (!pthread_mutex_trylock(&e->work)) {
+	if (!pthread_mutex_trylock(&s->work)) {
 		do
 			step = request_is_done(r) || request_state(r) >= REQUEST_RUNNING
 				       ? PROGRESS_IDLE
-				       : progress_step(e, &ns);
+				       : progress_step(s, &ns);
 		while (step == PROGRESS_DID);
-		engine_release(e);
+		set_release(s);
 	}
 	if (step == PROGRESS_SOON)
-		engine_ring(e);
+		set_ring(s);
 }
 
 static bool engine_request_is_over(void *ctx)
@@ -336,7 +330,7 @@ static bool engine_request_is_over(void *ctx)
 /* Waits for R, which has messages. */
 static void engine_wait_for_messages(struct berth_request *r, uint64_t until_ns)
 {
-	messages_wait(r->engine->comm->world->messages, engine_request_is_over, r,
+	messages_wait(r->set->comm.world->messages, engine_request_is_over, r,
 		      until_ns);
 }
 
@@ -363,16 +357,16 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 	if (r->nmessages && timeout_ms && !request_is_done(r)) {
 		if (r->n && request_want(r))
-			engine_ring(r->engine);
+			set_ring(r->set);
 		engine_wait_for_messages(r, until_ns);
 	} else if (!request_is_done(r)) {
 		request_want(r);
 		if (timeout_ms)
 			engine_want_at_once(r);
 		if (until_ns) /* an operation's time has no limit: the thread does it */
-			engine_ring(r->engine);
+			set_ring(r->set);
 		else
-			engine_help(r->engine, r);
+			engine_help(r->set, r);
 	}
 	if (timeout_ms && r->ndevice)
 		engine_wait_for_device(r, until_ns);
@@ -394,7 +388,7 @@ static void engine_wait_for_start(struct berth_request *r)
 	if (request_state(r) < REQUEST_RUNNING && !request_is_done(r)) {
 		request_want(r);
 		engine_want_at_once(r);
-		engine_help(r->engine, r);
+		engine_help(r->set, r);
 	}
 	while (request_state(r) < REQUEST_RUNNING && !request_is_done(r))
 		request_sleep(r, REQUEST_RUNNING, START_NS);
@@ -461,7 +455,7 @@ static void engine_want_all(struct berth_request *const *r, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (r[i] && request_want(r[i])) {
 			engine_want_at_once(r[i]);
-			engine_ring(r[i]->engine);
+			set_ring(r[i]->set);
 		}
 }
 
@@ -515,65 +509,65 @@ static berth_result engine_await(struct work *w, void *stream, struct failure *w
 
 /* OP met other ranks' operations: it is told in a round as a request.  *REQUEST stays
  * NULL if this rank cannot have it. */
-static berth_result engine_meet(struct engine *e, const struct op *op,
+static berth_result engine_meet(struct berth_set *s, const struct op *op,
 				struct berth_request **request, struct failure *why)
 {
-	berth_result rc = progress_start(e) ? engine_enter_new(e, op, 1, request, why)
+	berth_result rc = progress_start(s) ? engine_enter_new(s, op, 1, request, why)
 					    : engine_no_thread(op, why);
 	uint64_t ns;
 
-	e->direct = *request;
-	e->called = true;
-	progress_step(e, &ns);
+	s->direct = *request;
+	s->called = true;
+	progress_step(s, &ns);
 	return rc;
 }
 
-static berth_result engine_run_now(struct engine *e, const struct op *op,
+static berth_result engine_run_now(struct berth_set *s, const struct op *op,
 				   struct berth_request **request, struct failure *why)
 {
 	berth_result rc;
 	uint64_t ns;
 
-	pthread_mutex_lock(&e->work);
-	while (e->called && !e->comm->broken)
-		progress_step(e, &ns);
-	rc = run_blocking(e->comm, op, why);
+	pthread_mutex_lock(&s->work);
+	while (s->called && !s->comm.broken)
+		progress_step(s, &ns);
+	rc = run_blocking(&s->comm, op, why);
 	if (rc == BERTH_MISMATCH && !*why->text)
-		rc = engine_meet(e, op, request, why);
-	engine_release(e);
+		rc = engine_meet(s, op, request, why);
+	set_release(s);
 	return rc;
 }
 
 /* As engine_run_now(), on a device: *WORK is the work that begins. */
-static berth_result engine_run_on_device(struct engine *e, struct op *op,
+static berth_result engine_run_on_device(struct berth_set *s, struct op *op,
 					 struct berth_request **request,
 					 struct work **work, struct failure *why)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	berth_result rc;
 	uint64_t ns;
 
-	pthread_mutex_lock(&e->work);
-	while (e->called && !c->broken)
-		progress_step(e, &ns);
+	pthread_mutex_lock(&s->work);
+	while (s->called && !c->broken)
+		progress_step(s, &ns);
 	rc = run_blocking(c, op, why);
 	*work = c->work;
 	c->work = NULL;
 	if (rc == BERTH_MISMATCH && !*why->text)
-		rc = engine_meet(e, op, request, why);
+		rc = engine_meet(s, op, request, why);
 	if (!rc) /* the mark is another's now */
 		op->marked = false;
-	engine_release(e);
+	set_release(s);
 	return rc;
 }
 
 /* Until OUT may be used on OP's stream. */
-static berth_result engine_run_device(struct engine *e, struct op *op,
+static berth_result engine_run_device(struct berth_set *s, struct op *op,
 				      struct failure *why)
 {
 	struct berth_request *r = NULL;
 	struct work *w = NULL;
-	berth_result rc = comm_device_mark(e->comm, op);
+	berth_result rc = comm_device_mark(&s->comm, op);
 
 	if (rc)
 		return request_refuse(
@@ -581,11 +575,11 @@ static berth_result engine_run_device(struct engine *e, struct op *op,
 			rc == BERTH_UNSUPPORTED
 				? "the set's operations are on another device"
 				: "the stream, or the event, can't be used");
-	if (atomic_load_explicit(&e->collectives, memory_order_relaxed)) {
-		rc = engine_submit(e, op, 1, &r, why);
+	if (atomic_load_explicit(&s->collectives, memory_order_relaxed)) {
+		rc = engine_submit(s, op, 1, &r, why);
 		op->marked &= rc != BERTH_OK;
 	} else {
-		rc = engine_run_on_device(e, op, &r, &w, why);
+		rc = engine_run_on_device(s, op, &r, &w, why);
 	}
 	comm_device_forget(op);
 	if (w)
@@ -593,66 +587,67 @@ static berth_result engine_run_device(struct engine *e, struct op *op,
 	return rc || !r ? rc : engine_wait_on_stream(r, op->stream, why);
 }
 
-berth_result engine_run(struct engine *e, struct op *op, struct failure *why)
+berth_result engine_run(struct berth_set *s, struct op *op, struct failure *why)
 {
 	struct berth_request *r = NULL;
 	berth_result rc;
 
 	if (op_is_device(op))
-		return engine_run_device(e, op, why);
+		return engine_run_device(s, op, why);
 	if (!op_is_message(op) &&
-	    !atomic_load_explicit(&e->collectives, memory_order_relaxed))
-		rc = engine_run_now(e, op, &r, why);
+	    !atomic_load_explicit(&s->collectives, memory_order_relaxed))
+		rc = engine_run_now(s, op, &r, why);
 	else
-		rc = engine_submit(e, op, 1, &r, why);
+		rc = engine_submit(s, op, 1, &r, why);
 	return rc || !r ? rc : engine_wait(r, -1, why);
 }
 
 /* WORK is held: can this thread do the operation itself, and come back in time? */
-static bool engine_none_is_late(struct engine *e, const struct op *op, int64_t slice_ms)
+static bool engine_none_is_late(struct berth_set *s, const struct op *op,
+				int64_t slice_ms)
 {
 	const char *name = op->name ? op->name : "";
-	const struct comm *c = e->comm;
+	const struct comm *c = &s->comm;
 	const uint64_t most_ns = (uint64_t)slice_ms * 1000000 < ARRIVE_NS
 					 ? (uint64_t)slice_ms * 1000000
 					 : ARRIVE_NS;
 
 	if (c->members->n == 1)
 		return true;
-	if (e->called || c->broken || !c->shared || c->members->nlocal < c->members->n)
+	if (s->called || c->broken || !c->shared || c->members->nlocal < c->members->n)
 		return false;
 	return arrive(c->shared->arrival, c->members->n, c->members->local_me,
 		      (uint32_t)(op_hash(name, strlen(name), 0) >> 32), most_ns);
 }
 
 /* In this thread, if that can be.  BERTH_BUSY, without *REQUEST: not so. */
-static berth_result engine_run_if_soon(struct engine *e, const struct op *op,
+static berth_result engine_run_if_soon(struct berth_set *s, const struct op *op,
 				       int64_t slice_ms, struct berth_request **request,
 				       struct failure *why)
 {
 	berth_result rc = BERTH_BUSY;
 
 	if (op_is_message(op) || op_is_device(op) ||
-	    atomic_load_explicit(&e->collectives, memory_order_relaxed) ||
-	    pthread_mutex_trylock(&e->work))
+	    atomic_load_explicit(&s->collectives, memory_order_relaxed) ||
+	    pthread_mutex_trylock(&s->work))
 		return BERTH_BUSY;
-	if (engine_none_is_late(e, op, slice_ms)) {
-		rc = run_blocking(e->comm, op, why);
+	if (engine_none_is_late(s, op, slice_ms)) {
+		rc = run_blocking(&s->comm, op, why);
 		if (rc == BERTH_MISMATCH && !*why->text)
-			rc = engine_meet(e, op, request, why);
+			rc = engine_meet(s, op, request, why);
 	}
-	engine_release(e);
+	set_release(s);
 	return rc;
 }
 
-berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice_ms,
+berth_result engine_run_for(struct berth_set *s, const struct op *op, int64_t slice_ms,
 			    struct berth_request **later, struct failure *why)
 {
 	struct berth_request *r = NULL;
-	berth_result rc = engine_run_if_soon(e, op, slice_ms, &r, why);
+	berth_result rc = engine_run_if_soon(s, op, slice_ms, &r, why);
 
 	if (rc == BERTH_BUSY)
-		rc = engine_submit(e, op, 1, &r, why);
+		rc = engine_submit(s, op, 1, &r, why);
 	if (rc || !r)
 		return rc;
 	rc = engine_wait(r, slice_ms, why);
@@ -664,75 +659,75 @@ berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice
 /* ---- ending, joining, counting ---- */
 
 /* A thread that is at work sees it within 50 ms, and so does a rank that rests. */
-void engine_abort(struct engine *e)
+void engine_abort(struct berth_set *s)
 {
-	pthread_mutex_lock(&e->queue);
-	rest_call_others(e);
-	pthread_mutex_unlock(&e->queue);
-	if (!pthread_mutex_trylock(&e->work)) {
-		queue_end_aborted(e);
-		engine_release(e);
+	pthread_mutex_lock(&s->queue);
+	rest_call_others(s);
+	pthread_mutex_unlock(&s->queue);
+	if (!pthread_mutex_trylock(&s->work)) {
+		queue_end_aborted(s);
+		set_release(s);
 	}
-	messages_abort(e->comm);
-	engine_ring(e);
+	messages_abort(&s->comm);
+	set_ring(s);
 }
 
 /* *LAST: of the last time that all had. */
-static bool engine_has_joined(struct engine *e, unsigned *last)
+static bool engine_has_joined(struct berth_set *s, unsigned *last)
 {
 	bool joined;
 
-	pthread_mutex_lock(&e->queue);
-	joined = e->schedule.joined;
-	*last = e->last_joined;
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	joined = s->schedule.joined;
+	*last = s->last_joined;
+	pthread_mutex_unlock(&s->queue);
 	return joined;
 }
 
-static berth_result engine_wait_for_all(struct engine *e, unsigned *last,
+static berth_result engine_wait_for_all(struct berth_set *s, unsigned *last,
 					struct failure *why)
 {
 	for (;;) {
-		uint32_t before = atomic_load(&e->all_joined);
+		uint32_t before = atomic_load(&s->all_joined);
 
-		if (!engine_has_joined(e, last))
+		if (!engine_has_joined(s, last))
 			return BERTH_OK;
-		if (e->comm->broken)
-			return comm_broken(e->comm, why);
-		if (atomic_load(&e->comm->aborted))
-			return request_refuse(BERTH_ABORTED, &e->idle, why, COMM_ENDED);
-		sleep_on(&e->all_joined, before, LOOK_NS);
+		if (s->comm.broken)
+			return comm_broken(&s->comm, why);
+		if (atomic_load(&s->comm.aborted))
+			return request_refuse(BERTH_ABORTED, &s->idle, why, COMM_ENDED);
+		sleep_on(&s->all_joined, before, LOOK_NS);
 	}
 }
 
-berth_result engine_join(struct engine *e, unsigned *last, struct failure *why)
+berth_result engine_join(struct berth_set *s, unsigned *last, struct failure *why)
 {
 	bool started;
 
-	pthread_mutex_lock(&e->queue);
-	started = progress_start_held(e);
-	if (started && !e->schedule.joined) {
-		e->schedule.joined = true;
-		schedule_event(&e->schedule, SCHEDULE_ASKED);
-		e->joiner.time_ns =
-			clock_ns() + (uint64_t)e->comm->world->who.clock_offset_ns;
+	pthread_mutex_lock(&s->queue);
+	started = progress_start_held(s);
+	if (started && !s->schedule.joined) {
+		s->schedule.joined = true;
+		schedule_event(&s->schedule, SCHEDULE_ASKED);
+		s->joiner.time_ns =
+			clock_ns() + (uint64_t)s->world->who.clock_offset_ns;
 	}
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_unlock(&s->queue);
 	if (!started)
-		return engine_no_thread(&e->idle, why);
-	engine_ring(e);
-	return engine_wait_for_all(e, last, why);
+		return engine_no_thread(&s->idle, why);
+	set_ring(s);
+	return engine_wait_for_all(s, last, why);
 }
 
-size_t engine_algorithms(struct engine *e, char *text, size_t bytes)
+size_t engine_algorithms(struct berth_set *s, char *text, size_t bytes)
 {
-	const struct comm *c = e->comm;
+	const struct comm *c = &s->comm;
 	size_t n = 0;
 
-	pthread_mutex_lock(&e->work);
+	pthread_mutex_lock(&s->work);
 	if (c->members->n > 1)
 		n = c->back->algorithms(c->group, text, bytes);
-	engine_release(e);
+	set_release(s);
 	return n;
 }
 
@@ -747,8 +742,8 @@ static void engine_add(struct berth_metrics *sum, const struct berth_metrics *co
 	sum->wait_ns += trace_counted(&count->wait_ns);
 }
 
-void engine_count(const struct engine *e, struct berth_metrics *sum)
+void engine_count(const struct berth_set *s, struct berth_metrics *sum)
 {
-	engine_add(sum, &e->count);
-	engine_add(sum, &e->comm->count);
+	engine_add(sum, &s->count);
+	engine_add(sum, &s->comm.count);
 }

@@ -11,33 +11,31 @@
 #ifndef BERTH_LIB_ENGINE_H
 #define BERTH_LIB_ENGINE_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
-struct engine;
-
-/* On C, which has no other user and lives until engine_free().  NULL: out of memory. */
-struct engine *engine_make(struct comm *c);
+/* S, whose comm is joined, takes operations. */
+void engine_open(struct berth_set *s);
 /* All requests, pending and new ones, end with BERTH_ABORTED.  For works that devices
- * run the caller calls engine_ends() until it is true, for each engine in turn. */
-void engine_stop(struct engine *e);
-bool engine_ends(struct engine *e);
+ * run the caller calls engine_ends() until it is true, for each set in turn. */
+void engine_stop(struct berth_set *s);
+bool engine_ends(struct berth_set *s);
 /* Until then, of this one. */
-void engine_end_all(struct engine *e);
-/* Also frees E.  No call is in it; requests still belong to their owners. */
-void engine_free(struct engine *e);
+void engine_end_all(struct berth_set *s);
+/* No call is in S; requests still belong to their owners. */
+void engine_close(struct berth_set *s);
 
 /* A blocking operation.  *WHY, where it fails. */
-berth_result engine_run(struct engine *e, struct op *op, struct failure *why);
+berth_result engine_run(struct berth_set *s, struct op *op, struct failure *why);
 
 /* As engine_run(), for about SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
-berth_result engine_run_for(struct engine *e, const struct op *op, int64_t slice_ms,
+berth_result engine_run_for(struct berth_set *s, const struct op *op, int64_t slice_ms,
 			    struct berth_request **later, struct failure *why);
 
 /* N operations, copied but for their arrays.  *WHY, where it fails. */
-berth_result engine_submit(struct engine *e, const struct op *op, size_t n,
+berth_result engine_submit(struct berth_set *s, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why);
 /* As engine_submit(), as N requests: all begin, or none. */
-berth_result engine_submit_each(struct engine *e, const struct op *op, size_t n,
+berth_result engine_submit_each(struct berth_set *s, const struct op *op, size_t n,
 				struct berth_request **request, struct failure *why);
 berth_result engine_poll(struct berth_request *r, struct failure *why);
 /* As berth_wait(). */
@@ -52,15 +50,19 @@ berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 
 /* From now on this rank takes part without data, until all ranks do.  *LAST: the place
  * of who joined last. */
-berth_result engine_join(struct engine *e, unsigned *last, struct failure *why);
+berth_result engine_join(struct berth_set *s, unsigned *last, struct failure *why);
 
 /* After comm_say_abort(): what is in flight ends. */
-void engine_abort(struct engine *e);
+void engine_abort(struct berth_set *s);
+
+/* engine_submit(), where the comm is whole and progress_start() is done. */
+berth_result engine_enter_new(struct berth_set *s, const struct op *op, size_t n,
+			      struct berth_request **request, struct failure *why);
 
 /* As berth_algorithms(). */
-size_t engine_algorithms(struct engine *e, char *text, size_t bytes);
+size_t engine_algorithms(struct berth_set *s, char *text, size_t bytes);
 
 /* *SUM grows by what was done. */
-void engine_count(const struct engine *e, struct berth_metrics *sum);
+void engine_count(const struct berth_set *s, struct berth_metrics *sum);
 
 #endif

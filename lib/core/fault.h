@@ -2,7 +2,7 @@
 #ifndef BERTH_LIB_FAULT_H
 #define BERTH_LIB_FAULT_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
 /* TEXT becomes WORDS, and what F says; NULL: another rank has seen it.  WHY->missing
  * becomes the rank at the other end. */

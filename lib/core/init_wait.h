@@ -3,7 +3,7 @@
 #ifndef BERTH_LIB_INIT_WAIT_H
 #define BERTH_LIB_INIT_WAIT_H
 
-#include "lib/core/world.h"
+#include "lib/core/stall.h"
 
 struct init_wait {
 	struct world *world;

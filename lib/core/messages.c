@@ -5,8 +5,10 @@
 
 #include "lib/base/apart.h"
 #include "lib/base/callback.h"
+#include "lib/base/clock.h"
 #include "lib/base/fiber.h"
 #include "lib/base/kern.h"
+#include "lib/core/comm.h"
 #include "lib/core/fault.h"
 #include "lib/core/missing.h"
 #include "lib/core/turns.h"

@@ -6,7 +6,7 @@
 #ifndef BERTH_LIB_MESSAGES_H
 #define BERTH_LIB_MESSAGES_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 #include "lib/p2p/p2p.h"
 
 struct messages;

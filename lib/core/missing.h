@@ -4,7 +4,7 @@
 #ifndef BERTH_LIB_MISSING_H
 #define BERTH_LIB_MISSING_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
 /* As far as this rank can see, the rank of PLACE has not come to C's operation. */
 bool missing_is_behind(const struct comm *c, unsigned place);

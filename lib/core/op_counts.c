@@ -8,6 +8,7 @@
 #include "lib/base/apart.h"
 #include "lib/base/callback.h"
 #include "lib/base/kern.h"
+#include "lib/core/comm.h"
 #include "lib/core/comm_device.h"
 #include "lib/core/world.h"
 

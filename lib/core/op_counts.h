@@ -4,7 +4,7 @@
 #ifndef BERTH_LIB_OP_COUNTS_H
 #define BERTH_LIB_OP_COUNTS_H
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
 /* OP as COLL says.  BERTH_MISMATCH without a text: the ranks called for different
  * operations; with one: their counts do not fit, which all ranks say alike. */

@@ -79,7 +79,7 @@ struct plan {
 	uint64_t most;              /* the highest number that is done */
 	uint64_t beside;       /* units done in rounds, less those in good cycles */
 	uint64_t noted, least; /* in this cycle; in each, in front of the first plan */
-	uint64_t fusion_bytes; /* the same on all ranks, as all that is here */
+	uint64_t fusion_bytes; /* the least that any rank has; 0: nothing is fused */
 	uint32_t hash;
 	bool even;                      /* the last cycle was like the plan */
 	uint32_t rounds, cuts, segment; /* in this cycle, so far */

@@ -2,18 +2,21 @@
 
 #include <stdlib.h>
 
-bool queue_make_lists(struct engine *e)
+#include "lib/core/comm.h"
+#include "lib/core/request.h"
+
+bool queue_make_lists(struct berth_set *s)
 {
-	if (!e->list)
-		e->list = calloc(ENGINE_PENDING_MOST, sizeof(struct berth_request *));
-	if (!e->piece)
-		e->piece = calloc(ENGINE_PIECES, sizeof *e->piece);
-	return e->list && e->piece;
+	if (!s->list)
+		s->list = calloc(SET_PENDING_MOST, sizeof(struct berth_request *));
+	if (!s->piece)
+		s->piece = calloc(SET_PIECES, sizeof *s->piece);
+	return s->list && s->piece;
 }
 
-struct berth_request *queue_find(struct engine *e, uint64_t key)
+struct berth_request *queue_find(const struct pending *p, uint64_t key)
 {
-	struct berth_request *r = e->table[key % ENGINE_TABLE];
+	struct berth_request *r = p->table[key % SET_TABLE];
 
 	while (r && r->unit.key != key)
 		r = r->chain;
@@ -22,67 +25,67 @@ struct berth_request *queue_find(struct engine *e, uint64_t key)
 
 /* ---- the plan's next bucket ---- */
 
-bool queue_bucket_is_here(struct engine *e)
+bool queue_bucket_is_here(struct berth_set *s)
 {
-	const struct plan *p = &e->plan;
+	const struct plan *p = &s->plan;
 
 	if (p->next == p->nbuckets)
 		return false;
-	if (e->have < p->bucket[p->next].from)
-		e->have = p->bucket[p->next].from;
-	for (; e->have < p->bucket[p->next + 1].from; e->have++) {
+	if (s->have < p->bucket[p->next].from)
+		s->have = p->bucket[p->next].from;
+	for (; s->have < p->bucket[p->next + 1].from; s->have++) {
 		struct berth_request *r;
 
-		if (!plan_is_open(p, e->have))
+		if (!plan_is_open(p, s->have))
 			continue;
-		r = queue_find(e, plan_key(p, e->have));
+		r = queue_find(&s->pending, plan_key(p, s->have));
 		if (!r || r->beside ||
-		    r->unit.signature != p->list.line[e->have].unit.signature)
+		    r->unit.signature != p->list.line[s->have].unit.signature)
 			return false;
 	}
 	return true;
 }
 
-size_t queue_take_bucket(struct engine *e)
+size_t queue_take_bucket(struct berth_set *s)
 {
-	const struct plan *p = &e->plan;
+	const struct plan *p = &s->plan;
 	size_t n = 0;
 
 	for (size_t i = p->bucket[p->next].from; i < p->bucket[p->next + 1].from; i++)
 		if (plan_is_open(p, i))
-			e->list[n++] = queue_find(e, plan_key(p, i));
+			s->list[n++] = queue_find(&s->pending, plan_key(p, i));
 	return n;
 }
 
-void queue_look_again(struct engine *e)
+void queue_look_again(struct berth_set *s)
 {
-	e->have = 0;
-	e->schedule.beside = 0;
-	for (struct berth_request *r = e->first; r; r = r->next) {
-		r->beside = !plan_expects(&e->plan, &r->unit);
-		e->schedule.beside += r->beside;
+	s->have = 0;
+	s->schedule.beside = 0;
+	for (struct berth_request *r = s->pending.first; r; r = r->next) {
+		r->beside = !plan_expects(&s->plan, &r->unit);
+		s->schedule.beside += r->beside;
 	}
 }
 
-berth_result queue_begin_cycle(struct engine *e)
+berth_result queue_begin_cycle(struct berth_set *s)
 {
 	berth_result rc = BERTH_OK;
 
-	for (struct berth_request *r = e->schedule.beside ? e->first : NULL; r;
+	for (struct berth_request *r = s->schedule.beside ? s->pending.first : NULL; r;
 	     r = r->next)
-		if (r->beside && plan_comes_again(&e->plan, &r->unit)) {
-			rc = plan_wrap(&e->plan, &r->unit);
-			queue_look_again(e);
+		if (r->beside && plan_comes_again(&s->plan, &r->unit)) {
+			rc = plan_wrap(&s->plan, &r->unit);
+			queue_look_again(s);
 			break;
 		}
 	return rc;
 }
 
-uint64_t queue_wanted_since(const struct engine *e)
+uint64_t queue_wanted_since(const struct berth_set *s)
 {
 	uint64_t first = 0;
 
-	for (const struct berth_request *r = e->first; r; r = r->next) {
+	for (const struct berth_request *r = s->pending.first; r; r = r->next) {
 		uint64_t since = atomic_load(&r->wanted_ns);
 
 		if (since && !r->beside && (!first || since < first))
@@ -93,27 +96,27 @@ uint64_t queue_wanted_since(const struct engine *e)
 
 /* ---- coming and going ---- */
 
-void queue_enter(struct engine *e, struct berth_request *r)
+void queue_enter(struct berth_set *s, struct berth_request *r)
 {
-	struct berth_request **slot = &e->table[r->unit.key % ENGINE_TABLE];
+	struct berth_request **slot = &s->pending.table[r->unit.key % SET_TABLE];
 
 	r->chain = *slot;
 	*slot = r;
-	r->back = e->last;
-	*e->last = r;
-	e->last = &r->next;
-	e->entered++;
-	atomic_fetch_add(&e->collectives, 1);
-	r->beside = !plan_expects(&e->plan, &r->unit);
-	e->schedule.pending++;
-	e->schedule.beside += r->beside;
-	schedule_submitted(&e->schedule, r->submitted_ns, !r->beside);
+	r->back = s->pending.last;
+	*s->pending.last = r;
+	s->pending.last = &r->next;
+	s->entered++;
+	atomic_fetch_add(&s->collectives, 1);
+	r->beside = !plan_expects(&s->plan, &r->unit);
+	s->schedule.pending++;
+	s->schedule.beside += r->beside;
+	schedule_submitted(&s->schedule, r->submitted_ns, !r->beside);
 	request_become(r, REQUEST_QUEUED);
 }
 
-static void queue_leave(struct engine *e, struct berth_request *r)
+static void queue_leave(struct berth_set *s, struct berth_request *r)
 {
-	struct berth_request **at = &e->table[r->unit.key % ENGINE_TABLE];
+	struct berth_request **at = &s->pending.table[r->unit.key % SET_TABLE];
 
 	while (*at != r)
 		at = &(*at)->chain;
@@ -122,26 +125,26 @@ static void queue_leave(struct engine *e, struct berth_request *r)
 	if (r->next)
 		r->next->back = r->back;
 	else
-		e->last = r->back;
-	e->schedule.pending--;
-	e->schedule.beside -= r->beside;
+		s->pending.last = r->back;
+	s->schedule.pending--;
+	s->schedule.beside -= r->beside;
 }
 
-void queue_take_back(struct engine *e, struct berth_request *r)
+void queue_take_back(struct berth_set *s, struct berth_request *r)
 {
-	queue_leave(e, r);
-	atomic_fetch_sub(&e->collectives, 1);
+	queue_leave(s, r);
+	atomic_fetch_sub(&s->collectives, 1);
 }
 
-void queue_complete(struct engine *e, struct berth_request **r, size_t n,
+void queue_complete(struct berth_set *s, struct berth_request **r, size_t n,
 		    berth_result rc, const struct failure *why)
 {
 	struct request_wakes wakes = { .n = 0 };
 
-	pthread_mutex_lock(&e->queue);
+	pthread_mutex_lock(&s->queue);
 	for (size_t i = 0; i < n; i++)
-		queue_leave(e, r[i]);
-	pthread_mutex_unlock(&e->queue);
+		queue_leave(s, r[i]);
+	pthread_mutex_unlock(&s->queue);
 	for (size_t i = 0; i < n; i++)
 		request_forget(r[i]);
 	for (size_t i = 0; i < n; i++)
@@ -149,36 +152,36 @@ void queue_complete(struct engine *e, struct berth_request **r, size_t n,
 	request_wake(&wakes);
 }
 
-static struct berth_request *queue_first(struct engine *e)
+static struct berth_request *queue_first(struct berth_set *s)
 {
 	struct berth_request *r;
 
-	pthread_mutex_lock(&e->queue);
-	r = e->first;
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	r = s->pending.first;
+	pthread_mutex_unlock(&s->queue);
 	return r;
 }
 
-void queue_complete_all(struct engine *e, berth_result rc, const struct failure *why)
+void queue_complete_all(struct berth_set *s, berth_result rc, const struct failure *why)
 {
 	struct failure of_one = *why;
 
-	for (struct berth_request *r; (r = queue_first(e));) {
+	for (struct berth_request *r; (r = queue_first(s));) {
 		snprintf(of_one.tensor, sizeof of_one.tensor, "%s",
 			 r->op->name ? r->op->name : "");
-		queue_complete(e, &r, 1, rc, &of_one);
+		queue_complete(s, &r, 1, rc, &of_one);
 	}
-	pthread_mutex_lock(&e->queue);
-	e->have = 0; /* of the plan's next bucket, which has gone with the others */
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	s->have = 0; /* of the plan's next bucket, which has gone with the others */
+	pthread_mutex_unlock(&s->queue);
 }
 
-void queue_end_aborted(struct engine *e)
+void queue_end_aborted(struct berth_set *s)
 {
 	struct failure why;
 	berth_result rc;
 
-	comm_abort(e->comm);
-	rc = comm_broken(e->comm, &why);
-	queue_complete_all(e, rc, &why);
+	comm_abort(&s->comm);
+	rc = comm_broken(&s->comm, &why);
+	queue_complete_all(s, rc, &why);
 }

@@ -8,9 +8,13 @@
 
 #include "lib/base/apart.h"
 #include "lib/base/callback.h"
+#include "lib/base/clock.h"
 #include "lib/base/kern.h"
+#include "lib/base/sleep.h"
+#include "lib/core/comm.h"
 #include "lib/core/comm_device.h"
-#include "lib/core/engine_internal.h"
+#include "lib/core/works.h"
+#include "lib/core/world.h"
 
 enum { LATE_NS = 200000000 }; /* a device's work, after its deadline */
 
@@ -79,9 +83,9 @@ static void request_sort_kinds(struct berth_request *r, const struct op *op, siz
 			r->op[at++] = op[i];
 }
 
-struct berth_request *request_make(struct engine *e, const struct op *op, size_t n)
+struct berth_request *request_make(struct berth_set *s, const struct op *op, size_t n)
 {
-	const unsigned ranks = e->comm->members->n;
+	const unsigned ranks = s->members.n;
 	const size_t messages = request_count_messages(op, n);
 	size_t bytes = sizeof(struct berth_request) + n * sizeof *op +
 		       messages * sizeof(struct message);
@@ -108,16 +112,16 @@ struct berth_request *request_make(struct engine *e, const struct op *op, size_t
 	r->work = (struct work **)(r->op + n);
 	request_sort_kinds(r, op, n);
 	request_keep_all(r, n, ranks, (char *)(r->work + devices));
-	r->engine = e;
+	r->set = s;
 	r->submitted_ns = clock_ns();
-	r->deadline_ns = comm_deadline(e->comm, op);
-	atomic_fetch_add(&e->users, 1);
+	r->deadline_ns = comm_deadline(&s->comm, op);
+	atomic_fetch_add(&s->users, 1);
 	return r;
 }
 
 void request_describe(struct berth_request *r)
 {
-	struct engine *e = r->engine;
+	struct berth_set *s = r->set;
 	const struct op *first = r->op;
 	uint64_t key = r->n, signature = 0, fuse_key;
 	bool named = true;
@@ -138,10 +142,10 @@ void request_describe(struct berth_request *r)
 			r->priority = op->priority;
 	}
 	if (!named) { /* by their order alone */
-		r->unit.number = ++e->unnamed;
+		r->unit.number = ++s->unnamed;
 		key = plan_number_key(r->unit.number);
 	}
-	r->unit.first = atomic_load(&e->collectives) == 0;
+	r->unit.first = atomic_load(&s->collectives) == 0;
 	r->unit.key = key;
 	r->unit.signature = (uint32_t)(signature >> 32);
 	r->unit.fuse_key = fuse_key;
@@ -161,7 +165,7 @@ void request_drop(struct berth_request *r, bool keeps_mark)
 {
 	if (r->ndevice && !keeps_mark)
 		request_forget(r);
-	engine_let_go(r->engine);
+	set_let_go(r->set);
 	free(r);
 }
 
@@ -181,16 +185,7 @@ unsigned request_forks(void)
 
 bool request_is_ours(const struct berth_request *r)
 {
-	return r->engine->forks == forks;
-}
-
-void engine_let_go(struct engine *e)
-{
-	if (atomic_fetch_sub(&e->users, 1) > 1)
-		return;
-	pthread_mutex_destroy(&e->work);
-	pthread_mutex_destroy(&e->queue);
-	free(e);
+	return r->set->forks == forks;
 }
 
 /* ---- states ---- */
@@ -306,10 +301,10 @@ berth_result request_free(struct berth_request *r, struct failure *why)
 	if (request_calling == r)
 		request_calling = NULL;
 	if (r->n)
-		atomic_fetch_sub(&r->engine->collectives, 1);
+		atomic_fetch_sub(&r->set->collectives, 1);
 	for (size_t i = 0; i < r->nworks; i++)
 		works_let_go(r->work[i]);
-	engine_let_go(r->engine);
+	set_let_go(r->set);
 	free(r->why);
 	free(r);
 	return rc;
@@ -358,7 +353,7 @@ berth_result request_then(struct berth_request *r,
 	r->then = done;
 	r->then_ctx = ctx;
 	if (request_want(r)) /* the callback waits for it, and may end it */
-		engine_ring(r->engine);
+		set_ring(r->set);
 	if (atomic_exchange(&r->callback, CALLBACK) == OVER) {
 		while (!request_is_done(r)) /* who ends it is at that */
 			sched_yield();
@@ -390,9 +385,9 @@ static void request_wake_later(struct request_wakes *wakes, _Atomic uint32_t *st
 /* As soon as R is DONE, its owner may free it, and with it the set. */
 static void request_is_over(struct berth_request *r, struct request_wakes *later)
 {
-	struct engine *e = r->engine;
+	struct berth_set *s = r->set;
 	/* who waits for it may be in messages_wait() */
-	struct messages *m = r->nmessages ? e->comm->world->messages : NULL;
+	struct messages *m = r->nmessages ? s->world->messages : NULL;
 
 	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
 		if (later) /* it may take its time */
@@ -446,8 +441,8 @@ static void request_work_is_over(struct work *w)
 static void request_work_failed(struct work *w, const char *why)
 {
 	comm_say_abort(w->comm, why);
-	messages_abort(((struct engine *)w->owner)->comm);
-	engine_ring(w->owner);
+	messages_abort(w->comm);
+	set_ring(set_of(w->comm));
 }
 
 /* A work that waits for its marks has time: they pass when the device has done what the
@@ -459,24 +454,24 @@ static uint64_t request_work_deadline(const struct work *w)
 	return w->runs_ns && w->limit_ns ? w->runs_ns + w->limit_ns : 0;
 }
 
-/* A thread that holds the engine's WORK looks by itself.  If it waits there without a
+/* A thread that holds the set's WORK looks by itself.  If it waits there without a
  * deadline, it would not see that the deadline of this work is over. */
 static void request_watch_work(struct work *w)
 {
-	struct engine *e = w->owner;
+	struct berth_set *s = set_of(w->comm);
 	const uint64_t deadline_ns = request_work_deadline(w);
 	berth_result rc;
 
 	if (w->comm->broken)
 		return;
-	if (!pthread_mutex_trylock(&e->work)) {
+	if (!pthread_mutex_trylock(&s->work)) {
 		rc = comm_watch(w->comm, w->op, w->runs_ns ? w->runs_ns : clock_ns(),
 				deadline_ns);
-		w->comm->op = &e->idle;
-		engine_release(e);
+		w->comm->op = &s->idle;
+		set_release(s);
 		if (rc) { /* also of a rank that leaves */
 			atomic_store(&w->of->stopped, true);
-			engine_ring(e);
+			set_ring(s);
 		}
 	} else if (deadline_ns && clock_ns() > deadline_ns + LATE_NS) {
 		request_work_failed(w, "an operation on a device was not done in time");
@@ -505,10 +500,10 @@ void request_detach(struct work *w)
 
 static void request_work_begins(struct work *w)
 {
-	struct engine *e = w->owner;
+	struct berth_set *s = set_of(w->comm);
 
-	if (e->beginning)
-		request_attach(w, &e->beginning, 1);
+	if (s->beginning)
+		request_attach(w, &s->beginning, 1);
 }
 
 const struct work_hooks request_works = { .begins = request_work_begins,
@@ -523,7 +518,7 @@ berth_result request_mark(struct berth_request *r)
 
 	for (size_t k = 0; !rc && k < r->n; k++)
 		if (op_is_device(&r->op[k]) && !r->op[k].marked)
-			rc = comm_device_mark(r->engine->comm, &r->op[k]);
+			rc = comm_device_mark(&r->set->comm, &r->op[k]);
 	return rc;
 }
 

@@ -12,11 +12,8 @@
 
 #include <stdatomic.h>
 
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 #include "lib/core/messages.h"
-#include "lib/core/plan.h"
-
-struct engine;
 
 enum request_state {
 	REQUEST_NEW,      /* no other thread knows it */
@@ -31,7 +28,7 @@ enum request_state {
 enum { REQUEST_SLEEPS = 8 }; /* beside the state: a thread sleeps until it changes */
 
 struct berth_request {
-	struct engine *engine;
+	struct berth_set *set;
 	struct berth_request *next, **back; /* in order of submission */
 	struct berth_request *chain;        /* in the table */
 	size_t n; /* collectives; OP has the operations of messages behind them */
@@ -61,8 +58,8 @@ struct berth_request {
 
 size_t request_count_messages(const struct op *op, size_t n);
 /* N operations and all that they point to, in one block; NEW.  NULL: out of memory. */
-struct berth_request *request_make(struct engine *e, const struct op *op, size_t n);
-/* Its name, its signature, and with what it may be fused.  The engine's QUEUE is held:
+struct berth_request *request_make(struct berth_set *s, const struct op *op, size_t n);
+/* Its name, its signature, and with what it may be fused.  The set's QUEUE is held:
  * a request without a name has the next number. */
 void request_describe(struct berth_request *r);
 /* R was not submitted.  KEEPS_MARK: what its operations marked is its caller's. */
@@ -154,8 +151,5 @@ void request_detach(struct work *w);
 /* Marks of R's operations; of those that did not begin. */
 berth_result request_mark(struct berth_request *r);
 void request_forget(struct berth_request *r);
-
-/* The set, or a request, does not need E any more. */
-void engine_let_go(struct engine *e);
 
 #endif

@@ -52,37 +52,37 @@ static bool rest_some_are_ahead(const struct comm *c)
 	return false;
 }
 
-bool rest_is_called_here(const struct engine *e)
+bool rest_is_called_here(const struct berth_set *s)
 {
-	return e->rest && e->rest->rests && rest_some_are_ahead(e->comm);
+	return s->rest && s->rest->rests && rest_some_are_ahead(&s->comm);
 }
 
-bool rest_is_called(const struct engine *e)
+bool rest_is_called(const struct berth_set *s)
 {
-	const struct comm *c = e->comm;
+	const struct comm *c = &s->comm;
 
 	if (rest_some_are_ahead(c))
 		return true;
-	return c->net && e->rest &&
-	       poll(e->rest->looks, net_sockets(c->net, e->rest->looks), 0) > 0;
+	return c->net && s->rest &&
+	       poll(s->rest->looks, net_sockets(c->net, s->rest->looks), 0) > 0;
 }
 
-void rest_begin(struct engine *e)
+void rest_begin(struct berth_set *s)
 {
-	struct rest *r = e->rest;
+	struct rest *r = s->rest;
 
 	r->rests = true;
-	r->n = r->polls ? net_sockets(e->comm->net, r->polls) : 0;
-	atomic_fetch_add(&e->comm->shared->resting, 1);
+	r->n = r->polls ? net_sockets(s->comm.net, r->polls) : 0;
+	atomic_fetch_add(&s->comm.shared->resting, 1);
 }
 
-void rest_end(struct engine *e)
+void rest_end(struct berth_set *s)
 {
-	if (!e->rest || !e->rest->rests)
+	if (!s->rest || !s->rest->rests)
 		return;
-	e->rest->rests = false;
-	e->rest->n = 0;
-	atomic_fetch_sub(&e->comm->shared->resting, 1);
+	s->rest->rests = false;
+	s->rest->n = 0;
+	atomic_fetch_sub(&s->comm.shared->resting, 1);
 }
 
 size_t rest_sockets(const struct rest *r, struct pollfd *p)
@@ -92,9 +92,9 @@ size_t rest_sockets(const struct rest *r, struct pollfd *p)
 	return r->n;
 }
 
-void rest_call_others(const struct engine *e)
+void rest_call_others(const struct berth_set *s)
 {
-	const struct comm *c = e->comm;
+	const struct comm *c = &s->comm;
 
 	if (!c->shared)
 		return;

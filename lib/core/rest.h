@@ -6,23 +6,23 @@
 #ifndef BERTH_LIB_REST_H
 #define BERTH_LIB_REST_H
 
-#include "lib/core/engine_internal.h"
+#include "lib/core/set.h"
 
 /* NULL if this rank cannot hear another rank while it rests. */
 struct rest *rest_make(const struct comm *c);
 void rest_free(struct rest *r);
 /* Has another rank begun an operation that this one has not?  WORK is held. */
-bool rest_is_called(const struct engine *e);
+bool rest_is_called(const struct berth_set *s);
 /* As rest_is_called(), of the ranks of this host, while the set rests. */
-bool rest_is_called_here(const struct engine *e);
+bool rest_is_called_here(const struct berth_set *s);
 /* The set rests from here on, until rest_end().  WORK is held. */
-void rest_begin(struct engine *e);
-void rest_end(struct engine *e);
+void rest_begin(struct berth_set *s);
+void rest_end(struct berth_set *s);
 /* While it rests: the sockets on which something may come, to P.  How many; at most
  * rest_most(). */
 size_t rest_sockets(const struct rest *r, struct pollfd *p);
 size_t rest_most(const struct comm *c);
 /* An operation begins: ranks that rest come to it. */
-void rest_call_others(const struct engine *e);
+void rest_call_others(const struct berth_set *s);
 
 #endif

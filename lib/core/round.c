@@ -4,9 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/sleep.h"
+#include "lib/core/comm.h"
 #include "lib/core/queue.h"
+#include "lib/core/request.h"
 #include "lib/core/rest.h"
 #include "lib/core/run.h"
+#include "lib/core/trace.h"
+#include "lib/core/world.h"
 
 enum {
 	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
@@ -25,42 +30,43 @@ struct told {
 	bool direct, bucket;                /* all of them */
 };
 
-static struct head *round_list_of(const struct engine *e, uint64_t most, unsigned place)
+static struct head *round_list_of(const struct berth_set *s, uint64_t most,
+				  unsigned place)
 {
-	return (struct head *)((unsigned char *)e->lists +
+	return (struct head *)((unsigned char *)s->lists +
 			       place * round_list_bytes(most));
 }
 
-static berth_result round_make_room(struct engine *e, uint64_t most)
+static berth_result round_make_room(struct berth_set *s, uint64_t most)
 {
-	size_t bytes = round_list_bytes(most) * e->comm->members->n;
+	size_t bytes = round_list_bytes(most) * s->members.n;
 
-	if (bytes > e->lists_bytes) {
-		free(e->lists);
-		e->lists_bytes = 0;
-		e->lists = malloc(bytes);
-		if (!e->lists)
+	if (bytes > s->lists_bytes) {
+		free(s->lists);
+		s->lists_bytes = 0;
+		s->lists = malloc(bytes);
+		if (!s->lists)
 			return BERTH_MEMORY;
-		e->lists_bytes = bytes;
+		s->lists_bytes = bytes;
 	}
 	return BERTH_OK;
 }
 
 /* Heads of lists with room for MOST entries each. */
-static berth_result round_check_heads(const struct engine *e, uint64_t most)
+static berth_result round_check_heads(struct berth_set *s, uint64_t most)
 {
-	for (unsigned i = 0; i < e->comm->members->n; i++)
-		if (!round_head_is_sound(round_list_of(e, most, i), most))
-			return comm_refuse(e->comm, i);
+	for (unsigned i = 0; i < s->members.n; i++)
+		if (!round_head_is_sound(round_list_of(s, most, i), most))
+			return comm_refuse(&s->comm, i);
 	return BERTH_OK;
 }
 
 /* All ranks' lists, with room for MOST entries each.  ALL: of what is pending; else of
  * what is beside the plan. */
-static berth_result round_gather(struct engine *e, struct head own, uint64_t most,
+static berth_result round_gather(struct berth_set *s, struct head own, uint64_t most,
 				 bool all, uint64_t deadline_ns)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	struct coll lists = { .kind = BERTH_ALLGATHER,
 			      .type = BERTH_U64,
 			      .count = round_list_bytes(most) / 8,
@@ -68,12 +74,12 @@ static berth_result round_gather(struct engine *e, struct head own, uint64_t mos
 	struct head *h;
 	berth_result rc;
 
-	if (round_make_room(e, most))
+	if (round_make_room(s, most))
 		return BERTH_MEMORY;
-	h = round_list_of(e, most, c->members->me);
+	h = round_list_of(s, most, c->members->me);
 	memset(h, 0, round_list_bytes(most));
 	for (size_t i = 0; i < own.pending && own.n < most; i++) {
-		const struct berth_request *r = e->list[i];
+		const struct berth_request *r = s->list[i];
 
 		if (all || r->beside)
 			round_entries(h)[own.n++] =
@@ -82,23 +88,23 @@ static berth_result round_gather(struct engine *e, struct head own, uint64_t mos
 	}
 	*h = own;
 	lists.in = h;
-	lists.out = e->lists;
+	lists.out = s->lists;
 	rc = c->members->n > 1 ? comm_step(c, &lists, deadline_ns) : BERTH_OK;
-	return rc ? rc : round_check_heads(e, most);
+	return rc ? rc : round_check_heads(s, most);
 }
 
 /* True: what ranks have told is not all that matters. */
-static bool round_sum_up(const struct engine *e, struct told *told)
+static bool round_sum_up(const struct berth_set *s, struct told *told)
 {
 	uint64_t pending = 0, beside = 0;
-	const struct head *first = round_list_of(e, told->most, 0);
+	const struct head *first = round_list_of(s, told->most, 0);
 
 	*told = (struct told){ .most = told->most,
 			       .fusion_bytes = first->fusion_bytes,
 			       .direct = true,
 			       .bucket = true };
-	for (unsigned i = 0; i < e->comm->members->n; i++) {
-		const struct head *h = round_list_of(e, told->most, i);
+	for (unsigned i = 0; i < s->members.n; i++) {
+		const struct head *h = round_list_of(s, told->most, i);
 
 		if (h->cycle > told->cycle ||
 		    (h->cycle == told->cycle && h->base > told->base)) {
@@ -122,57 +128,57 @@ static bool round_sum_up(const struct engine *e, struct told *told)
 }
 
 /* Few units beside the plan take one step; all that is pending takes another. */
-static berth_result round_tell(struct engine *e, const struct head *own,
+static berth_result round_tell(struct berth_set *s, const struct head *own,
 			       struct told *told, uint64_t deadline_ns)
 {
 	berth_result rc;
 
 	*told = (struct told){ .most = SHORT };
-	rc = round_gather(e, *own, SHORT, false, deadline_ns);
-	if (!rc && round_sum_up(e, told))
-		rc = round_gather(e, *own, told->most, true, deadline_ns);
+	rc = round_gather(s, *own, SHORT, false, deadline_ns);
+	if (!rc && round_sum_up(s, told))
+		rc = round_gather(s, *own, told->most, true, deadline_ns);
 	if (!rc)
-		e->fuse_bytes = e->plan.fusion_bytes = told->fusion_bytes;
+		s->plan.fusion_bytes = told->fusion_bytes;
 	return rc;
 }
 
 /* ---- a step that all ranks do ---- */
 
-static void round_begin_turn(struct engine *e, size_t n)
+static void round_begin_turn(struct berth_set *s, size_t n)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 
 	c->seq++;
-	c->op = n ? e->list[0]->op : &e->idle;
+	c->op = n ? s->list[0]->op : &s->idle;
 	c->no_stall_check = !n;
-	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
-				c->id, c->seq, BOOT_RECORD_RUNS);
-	rest_call_others(e);
+	c->record = trace_begin(&s->world->memory, &c->op->coll, c->op->name, c->id,
+				c->seq, BOOT_RECORD_RUNS);
+	rest_call_others(s);
 	if (n) /* which has been told of in earlier turns, perhaps */
-		c->record->begun = e->list[0]->submitted_ns;
+		c->record->begun = s->list[0]->submitted_ns;
 }
 
-static void round_end_turn(struct engine *e, berth_result rc)
+static void round_end_turn(struct berth_set *s, berth_result rc)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 
 	run_end(c, rc);
 	c->no_stall_check = false;
-	c->op = &e->idle;
+	c->op = &s->idle;
 }
 
-enum progress round_failed(struct engine *e, berth_result rc)
+enum progress round_failed(struct berth_set *s, berth_result rc)
 {
 	struct failure why = { .rc = rc };
 
 	if (rc == BERTH_MISMATCH) { /* others were at a bucket: now they know */
-		round_end_turn(e, rc);
-		e->called = true;
+		round_end_turn(s, rc);
+		s->called = true;
 		return PROGRESS_DID;
 	}
-	rc = comm_failed(e->comm, rc, e->comm->op, &why);
-	round_end_turn(e, rc);
-	queue_complete_all(e, rc, &why);
+	rc = comm_failed(&s->comm, rc, s->comm.op, &why);
+	round_end_turn(s, rc);
+	queue_complete_all(s, rc, &why);
 	return PROGRESS_DID;
 }
 
@@ -180,11 +186,11 @@ enum progress round_failed(struct engine *e, berth_result rc)
 
 /* Finds the operation of R that ranks have called for in different ways.  R may be
  * NULL. */
-static berth_result round_find_different(struct engine *e,
+static berth_result round_find_different(struct berth_set *s,
 					 const struct berth_request *r, size_t *which)
 {
 	enum { DIGITS = 8 };
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	char text[BACKEND_TEXT_BYTES] = RUN_JOINED;
 	const char **said, *first = NULL;
 	size_t at = 0, same = sizeof text;
@@ -211,14 +217,14 @@ static berth_result round_find_different(struct engine *e,
 }
 
 /* One that ranks have called for in different ways: all of them hear how. */
-static berth_result round_tell_difference(struct engine *e, struct berth_request *r)
+static berth_result round_tell_difference(struct berth_set *s, struct berth_request *r)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	char code[OP_CODE_BYTES] = RUN_JOINED;
 	struct failure why = { .rc = BERTH_MISMATCH };
 	const char **said;
 	size_t which;
-	berth_result rc = round_find_different(e, r, &which);
+	berth_result rc = round_find_different(s, r, &which);
 
 	if (!rc && r)
 		op_encode(code, &r->op[which]);
@@ -229,32 +235,33 @@ static berth_result round_tell_difference(struct engine *e, struct berth_request
 	run_say_sides(c, &r->op[which], said, &why);
 	snprintf(why.tensor, sizeof why.tensor, "%s",
 		 r->op[which].name ? r->op[which].name : "");
-	trace_count(&e->count.errors, 1);
-	queue_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	trace_count(&s->count.errors, 1);
+	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
 	return BERTH_OK;
 }
 
-static enum progress round_all_have_blocked(struct engine *e, struct berth_request *r)
+static enum progress round_all_have_blocked(struct berth_set *s,
+					    struct berth_request *r)
 {
 	struct failure why = { .rc = BERTH_MISMATCH };
 	char code[OP_CODE_BYTES];
 	const char **said;
 	berth_result rc;
 
-	round_begin_turn(e, 1);
+	round_begin_turn(s, 1);
 	op_encode(code, r->op);
-	rc = comm_explain(e->comm, code, &said);
+	rc = comm_explain(&s->comm, code, &said);
 	if (rc)
-		return round_failed(e, rc);
-	round_end_turn(e, BERTH_OK);
-	run_say_sides(e->comm, r->op, said, &why);
+		return round_failed(s, rc);
+	round_end_turn(s, BERTH_OK);
+	run_say_sides(&s->comm, r->op, said, &why);
 	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
-	trace_count(&e->count.errors, 1);
-	pthread_mutex_lock(&e->queue); /* as if it had not been submitted */
-	e->unnamed -= r->unit.number && r->unit.number == e->unnamed;
-	schedule_event(&e->schedule, SCHEDULE_DONE);
-	pthread_mutex_unlock(&e->queue);
-	queue_complete(e, &r, 1, BERTH_MISMATCH, &why);
+	trace_count(&s->count.errors, 1);
+	pthread_mutex_lock(&s->queue); /* as if it had not been submitted */
+	s->unnamed -= r->unit.number && r->unit.number == s->unnamed;
+	schedule_event(&s->schedule, SCHEDULE_DONE);
+	pthread_mutex_unlock(&s->queue);
+	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
 	return PROGRESS_DID;
 }
 
@@ -290,9 +297,9 @@ static berth_result round_told_count(struct comm *c, const char **said, unsigned
 }
 
 /* A rank that has joined takes part in a request of the others. */
-static berth_result round_take_part(struct engine *e)
+static berth_result round_take_part(struct berth_set *s)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	const char **said;
 	berth_result rc = comm_explain(c, RUN_JOINED, &said);
 	unsigned n;
@@ -304,15 +311,15 @@ static berth_result round_take_part(struct engine *e)
 		if (!rc)
 			rc = run_without_data(c, said, 0);
 	}
-	e->joiner.taken++; /* also in what is refused: the others are further on */
+	s->joiner.taken++; /* also in what is refused: the others are further on */
 	return rc;
 }
 
 /* The other ranks, which all have R, do it beside those that have joined. */
-static berth_result round_do_beside(struct engine *e, struct berth_request *r,
+static berth_result round_do_beside(struct berth_set *s, struct berth_request *r,
 				    struct failure *why)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	char code[OP_CODE_BYTES];
 	const char **said;
 	size_t n = round_hardest_op(r) == r->op ? r->n : 1;
@@ -335,17 +342,17 @@ static berth_result round_do_beside(struct engine *e, struct berth_request *r,
 
 /* Some ranks have joined.  The operations are done one by one, and each is first told
  * to those ranks. */
-static berth_result round_do_with_joined(struct engine *e, struct berth_request *r)
+static berth_result round_do_with_joined(struct berth_set *s, struct berth_request *r)
 {
 	struct failure why = { .rc = BERTH_OK };
 	berth_result rc;
 
 	if (!r)
-		return round_take_part(e);
-	rc = round_do_beside(e, r, &why);
+		return round_take_part(s);
+	rc = round_do_beside(s, r, &why);
 	if (rc && rc != BERTH_STATE)
-		rc = comm_failed(e->comm, rc, r->op, &why);
-	queue_complete(e, &r, 1, rc, &why);
+		rc = comm_failed(&s->comm, rc, r->op, &why);
+	queue_complete(s, &r, 1, rc, &why);
 	return rc == BERTH_STATE ? BERTH_OK : rc;
 }
 
@@ -365,22 +372,22 @@ static unsigned round_last_of(const struct joiner *all, unsigned n)
 	return last;
 }
 
-static berth_result round_find_last(struct engine *e, unsigned *last)
+static berth_result round_find_last(struct berth_set *s, unsigned *last)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	struct joiner *all = comm_scratch(c, c->members->n * sizeof *all);
 	struct coll gather = { .kind = BERTH_ALLGATHER,
 			       .type = BERTH_U64,
-			       .in = &e->joiner,
+			       .in = &s->joiner,
 			       .out = all,
-			       .count = sizeof e->joiner / sizeof(uint64_t),
+			       .count = sizeof s->joiner / sizeof(uint64_t),
 			       .signature = LAST_JOINED };
 	berth_result rc = all ? BERTH_OK : BERTH_MEMORY;
 
 	*last = 0;
 	if (c->members->n == 1)
 		return BERTH_OK;
-	round_begin_turn(e, 0);
+	round_begin_turn(s, 0);
 	if (!rc)
 		rc = comm_step(c, &gather, 0);
 	if (!rc)
@@ -388,25 +395,25 @@ static berth_result round_find_last(struct engine *e, unsigned *last)
 	return rc;
 }
 
-static enum progress round_all_have_joined(struct engine *e)
+static enum progress round_all_have_joined(struct berth_set *s)
 {
 	unsigned last;
-	berth_result rc = round_find_last(e, &last);
+	berth_result rc = round_find_last(s, &last);
 
 	if (rc)
-		return round_failed(e, rc);
-	round_end_turn(e, BERTH_OK);
-	pthread_mutex_lock(&e->queue);
-	e->schedule.joined = false;
-	schedule_event(&e->schedule, SCHEDULE_DONE);
-	e->last_joined = last;
-	e->joiner.taken = 0;
-	e->unnamed = 0; /* ranks that had joined have submitted fewer */
-	plan_restart_numbers(&e->plan);
-	queue_look_again(e);
-	pthread_mutex_unlock(&e->queue);
-	atomic_fetch_add(&e->all_joined, 1);
-	sleep_wake(&e->all_joined);
+		return round_failed(s, rc);
+	round_end_turn(s, BERTH_OK);
+	pthread_mutex_lock(&s->queue);
+	s->schedule.joined = false;
+	schedule_event(&s->schedule, SCHEDULE_DONE);
+	s->last_joined = last;
+	s->joiner.taken = 0;
+	s->unnamed = 0; /* ranks that had joined have submitted fewer */
+	plan_restart_numbers(&s->plan);
+	queue_look_again(s);
+	pthread_mutex_unlock(&s->queue);
+	atomic_fetch_add(&s->all_joined, 1);
+	sleep_wake(&s->all_joined);
 	return PROGRESS_DID;
 }
 
@@ -426,40 +433,40 @@ static void round_sort_by_priority(struct berth_request **list, size_t n)
 }
 
 /* Lists the pending requests in the order in which this rank would do them. */
-static struct head round_own_head(struct engine *e)
+static struct head round_own_head(struct berth_set *s)
 {
-	struct head h = { .fusion_bytes = e->comm->world->params.fusion_bytes,
-			  .cycle = e->plan.cycle,
-			  .base = e->plan.base };
+	struct head h = { .fusion_bytes = s->world->params.fusion_bytes,
+			  .cycle = s->plan.cycle,
+			  .base = s->plan.base };
 	uint64_t waits;
 
-	pthread_mutex_lock(&e->queue);
-	waits = queue_wanted_since(e);
-	h.joined = e->schedule.joined;
+	pthread_mutex_lock(&s->queue);
+	waits = queue_wanted_since(s);
+	h.joined = s->schedule.joined;
 	h.waits = waits && clock_ns() >= waits + SCHEDULE_HOLD_NS;
-	h.beside = e->schedule.beside;
-	h.direct = e->direct != NULL;
-	h.bucket = queue_bucket_is_here(e);
-	schedule_event(&e->schedule, SCHEDULE_TOLD);
-	for (struct berth_request *r = e->first; r && h.pending < ENGINE_PENDING_MOST;
-	     r = r->next) {
+	h.beside = s->schedule.beside;
+	h.direct = s->direct != NULL;
+	h.bucket = queue_bucket_is_here(s);
+	schedule_event(&s->schedule, SCHEDULE_TOLD);
+	for (struct berth_request *r = s->pending.first;
+	     r && h.pending < SET_PENDING_MOST; r = r->next) {
 		/* by a round that could not go on */
 		if (request_state(r) == REQUEST_PROMISED)
 			request_become(r, REQUEST_QUEUED);
-		e->list[h.pending++] = r;
+		s->list[h.pending++] = r;
 	}
-	pthread_mutex_unlock(&e->queue);
-	round_sort_by_priority(e->list, h.pending);
+	pthread_mutex_unlock(&s->queue);
+	round_sort_by_priority(s->list, h.pending);
 	return h;
 }
 
-static uint64_t round_first_deadline(const struct engine *e, size_t n)
+static uint64_t round_first_deadline(const struct berth_set *s, size_t n)
 {
 	uint64_t at = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (e->list[i]->deadline_ns && (!at || e->list[i]->deadline_ns < at))
-			at = e->list[i]->deadline_ns;
+		if (s->list[i]->deadline_ns && (!at || s->list[i]->deadline_ns < at))
+			at = s->list[i]->deadline_ns;
 	return at;
 }
 
@@ -481,13 +488,13 @@ struct common {
 };
 
 /* Lists of all ranks but LEADER are sorted. */
-static struct common round_look_up(const struct engine *e, uint64_t most,
+static struct common round_look_up(const struct berth_set *s, uint64_t most,
 				   unsigned leader, const struct entry *unit)
 {
 	struct common found = { .all = true, .same = true };
 
-	for (unsigned r = 0; r < e->comm->members->n; r++) {
-		struct head *h = round_list_of(e, most, r);
+	for (unsigned r = 0; r < s->members.n; r++) {
+		struct head *h = round_list_of(s, most, r);
 		const struct entry *there;
 
 		if (r == leader)
@@ -509,23 +516,23 @@ static struct common round_look_up(const struct engine *e, uint64_t most,
 
 /* The first rank that has not joined, or else that joined with something submitted
  * before; N: there is nothing to do until all have left again. */
-static unsigned round_find_leader(const struct engine *e, uint64_t most)
+static unsigned round_find_leader(const struct berth_set *s, uint64_t most)
 {
-	unsigned n = e->comm->members->n, pending = n;
+	unsigned n = s->members.n, pending = n;
 
 	for (unsigned r = n; r-- > 0;)
-		if (round_list_of(e, most, r)->n)
+		if (round_list_of(s, most, r)->n)
 			pending = r;
 	for (unsigned r = 0; r < n; r++)
-		if (!round_list_of(e, most, r)->joined)
+		if (!round_list_of(s, most, r)->joined)
 			return r;
 	return pending;
 }
 
-static void round_sort_lists(const struct engine *e, uint64_t most, unsigned leader)
+static void round_sort_lists(const struct berth_set *s, uint64_t most, unsigned leader)
 {
-	for (unsigned r = 0; r < e->comm->members->n; r++) {
-		struct head *h = round_list_of(e, most, r);
+	for (unsigned r = 0; r < s->members.n; r++) {
+		struct head *h = round_list_of(s, most, r);
 
 		if (r != leader)
 			qsort(round_entries(h), h->n, sizeof(struct entry),
@@ -539,25 +546,25 @@ static void round_sort_lists(const struct engine *e, uint64_t most, unsigned lea
 struct found {
 	bool waits;     /* a rank, for what the plan holds back */
 	bool all;       /* units of the plan are done as well */
-	size_t n;       /* requests to be done, at the beginning of e->list */
+	size_t n;       /* requests to be done, at the beginning of s->list */
 	bool did;       /* something else */
 	uint64_t cycle; /* of the plan, at the beginning */
 	size_t ndone;
 };
 
-static struct berth_request *round_own_request(struct engine *e,
+static struct berth_request *round_own_request(struct berth_set *s,
 					       const struct entry *unit)
 {
 	struct berth_request *r;
 
-	pthread_mutex_lock(&e->queue);
-	r = queue_find(e, unit->key);
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	r = queue_find(&s->pending, unit->key);
+	pthread_mutex_unlock(&s->queue);
 	return r;
 }
 
 /* All ranks have R, which is FIRST in LEADER: it is done, unless the plan does. */
-static berth_result round_take(struct engine *e, struct berth_request *r,
+static berth_result round_take(struct berth_set *s, struct berth_request *r,
 			       unsigned leader, bool first, struct found *found)
 {
 	struct plan_unit unit;
@@ -565,31 +572,31 @@ static berth_result round_take(struct engine *e, struct berth_request *r,
 	bool later;
 
 	if (!r) /* it is done: LEADER has it twice */
-		return comm_refuse(e->comm, leader);
+		return comm_refuse(&s->comm, leader);
 	unit = r->unit;
 	unit.first = first;
-	pthread_mutex_lock(&e->queue);
-	if (plan_comes_again(&e->plan, &unit))
-		rc = plan_wrap(&e->plan, &unit);
-	later = !found->all && plan_expects(&e->plan, &unit);
+	pthread_mutex_lock(&s->queue);
+	if (plan_comes_again(&s->plan, &unit))
+		rc = plan_wrap(&s->plan, &unit);
+	later = !found->all && plan_expects(&s->plan, &unit);
 	if (!rc && !later)
-		rc = plan_note(&e->plan, &unit);
-	pthread_mutex_unlock(&e->queue);
+		rc = plan_note(&s->plan, &unit);
+	pthread_mutex_unlock(&s->queue);
 	if (!rc && !later) {
 		request_become(r, REQUEST_PROMISED);
-		e->list[found->n++] = r;
+		s->list[found->n++] = r;
 	}
 	return rc;
 }
 
 /* Ranks that lack it have told us something else meanwhile. */
-static berth_result round_lacks(struct engine *e, struct berth_request *r,
+static berth_result round_lacks(struct berth_set *s, struct berth_request *r,
 				const struct common *found)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 
 	c->op = r->op;
-	comm_stalled(c, r->submitted_ns, &e->reported_ns, found->lacking,
+	comm_stalled(c, r->submitted_ns, &s->reported_ns, found->lacking,
 		     found->nlacking);
 	if (!comm_is_over(c, r->submitted_ns, r->deadline_ns))
 		return BERTH_OK;
@@ -601,29 +608,29 @@ static berth_result round_lacks(struct engine *e, struct berth_request *r,
 
 /* Finds the units of LEADER that all ranks have in the same way.  LEADER has each unit
  * once. */
-static berth_result round_compare(struct engine *e, uint64_t most, unsigned leader,
+static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned leader,
 				  struct found *found)
 {
-	struct head *list = round_list_of(e, most, leader);
+	struct head *list = round_list_of(s, most, leader);
 	berth_result rc = BERTH_OK;
 
 	for (uint64_t i = 0; !rc && i < list->n; i++) {
 		const struct entry *unit = &round_entries(list)[i];
-		struct common common = round_look_up(e, most, leader, unit);
-		struct berth_request *r = round_own_request(e, unit);
+		struct common common = round_look_up(s, most, leader, unit);
+		struct berth_request *r = round_own_request(s, unit);
 
 		if (r && request_state(r) == REQUEST_PROMISED) {
-			rc = comm_refuse(e->comm, leader);
+			rc = comm_refuse(&s->comm, leader);
 		} else if (!common.all) {
 			if (r)
-				rc = round_lacks(e, r, &common);
+				rc = round_lacks(s, r, &common);
 		} else if (!common.same) {
-			rc = round_tell_difference(e, r);
+			rc = round_tell_difference(s, r);
 		} else if (common.joined) {
 			found->did = true;
-			rc = round_do_with_joined(e, r);
+			rc = round_do_with_joined(s, r);
 		} else {
-			rc = round_take(e, r, leader, unit->first, found);
+			rc = round_take(s, r, leader, unit->first, found);
 		}
 	}
 	return rc;
@@ -639,137 +646,137 @@ static int round_by_bucket(const void *a, const void *b)
 	return (x->at > y->at) - (x->at < y->at);
 }
 
-static berth_result round_do_found(struct engine *e, size_t n)
+static berth_result round_do_found(struct berth_set *s, size_t n)
 {
 	struct plan_fusion f = { .nopen = 0 };
 	berth_result rc = BERTH_OK;
 
 	for (size_t i = 0; i < n; i++) {
-		struct berth_request *r = e->list[i];
+		struct berth_request *r = s->list[i];
 
 		r->at = (uint32_t)i;
-		r->bucket = plan_fuse(&f, &r->unit, 0, e->fuse_bytes);
+		r->bucket = plan_fuse(&f, &r->unit, 0, s->plan.fusion_bytes);
 	}
 	if (n)
-		qsort(e->list, n, sizeof(struct berth_request *), round_by_bucket);
+		qsort(s->list, n, sizeof(struct berth_request *), round_by_bucket);
 	for (size_t i = 0, k; !rc && i < n; i += k) {
-		uint32_t bucket = e->list[i]->bucket,
-			 signature = e->list[i]->unit.signature;
+		uint32_t bucket = s->list[i]->bucket,
+			 signature = s->list[i]->unit.signature;
 
-		for (k = 1; i + k < n && e->list[i + k]->bucket == bucket;)
+		for (k = 1; i + k < n && s->list[i + k]->bucket == bucket;)
 			k++;
-		rc = run_bucket(e, &e->list[i], k, signature ^ (uint32_t)(k << 8));
+		rc = run_bucket(s, &s->list[i], k, signature ^ (uint32_t)(k << 8));
 	}
 	return rc;
 }
 
 /* ---- the round ---- */
 
-static berth_result round_tell_in_turn(struct engine *e, const struct head *own,
+static berth_result round_tell_in_turn(struct berth_set *s, const struct head *own,
 				       uint64_t deadline_ns, struct told *told)
 {
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
 
-	round_begin_turn(e, own->pending);
-	rc = round_tell(e, own, told, deadline_ns);
+	round_begin_turn(s, own->pending);
+	rc = round_tell(s, own, told, deadline_ns);
 	for (size_t i = 0; begun_ns && i < own->pending; i++)
-		timeline_event(e->list[i]->op->name ? e->list[i]->op->name : "",
+		timeline_event(s->list[i]->op->name ? s->list[i]->op->name : "",
 			       "NEGOTIATE", begun_ns, clock_ns());
 	if (rc)
 		return rc;
-	trace_count(&e->count.negotiations, 1);
-	round_end_turn(e, BERTH_OK);
+	trace_count(&s->count.negotiations, 1);
+	round_end_turn(s, BERTH_OK);
 	return BERTH_OK;
 }
 
 /* A round was for nothing: what stood for it is pending still, unless it failed. */
-static void round_wait_on(struct engine *e, uint64_t key)
+static void round_wait_on(struct berth_set *s, uint64_t key)
 {
-	pthread_mutex_lock(&e->queue);
-	if (queue_find(e, key))
-		trace_queued(e->comm->record);
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	if (queue_find(&s->pending, key))
+		trace_queued(s->comm.record);
+	pthread_mutex_unlock(&s->queue);
 }
 
 /* All ranks are in the same cycle from here on. */
-static berth_result round_begin(struct engine *e, const struct told *told,
+static berth_result round_begin(struct berth_set *s, const struct told *told,
 				struct found *found)
 {
-	uint64_t was = e->plan.cycle;
+	uint64_t was = s->plan.cycle;
 	berth_result rc;
 
-	pthread_mutex_lock(&e->queue);
-	rc = plan_round(&e->plan, told->cycle, told->base);
-	pthread_mutex_unlock(&e->queue);
+	pthread_mutex_lock(&s->queue);
+	rc = plan_round(&s->plan, told->cycle, told->base);
+	pthread_mutex_unlock(&s->queue);
 	*found = (struct found){ .waits = told->waits,
 				 .all = told->waits || told->joined,
-				 .did = was != e->plan.cycle,
-				 .cycle = e->plan.cycle,
-				 .ndone = e->plan.ndone };
+				 .did = was != s->plan.cycle,
+				 .cycle = s->plan.cycle,
+				 .ndone = s->plan.ndone };
 	return rc;
 }
 
-static berth_result round_end(struct engine *e, struct found *found)
+static berth_result round_end(struct berth_set *s, struct found *found)
 {
-	struct plan *p = &e->plan;
+	struct plan *p = &s->plan;
 	berth_result rc = BERTH_OK;
 
-	pthread_mutex_lock(&e->queue);
+	pthread_mutex_lock(&s->queue);
 	found->did |= p->cycle != found->cycle;
 	if (found->waits && p->cycle == found->cycle && p->ndone > found->ndone)
 		rc = plan_cut(p);
-	queue_look_again(e);
-	pthread_mutex_unlock(&e->queue);
+	queue_look_again(s);
+	pthread_mutex_unlock(&s->queue);
 	return rc;
 }
 
 /* IDLE: what was told brought nothing.  WAITS: to a rank that waits.  DEADLINE_NS: the
  * first of it, or 0. */
-static void round_rest(struct engine *e, bool idle, bool waits, uint64_t deadline_ns)
+static void round_rest(struct berth_set *s, bool idle, bool waits, uint64_t deadline_ns)
 {
-	pthread_mutex_lock(&e->queue);
+	pthread_mutex_lock(&s->queue);
 	if (idle)
-		schedule_idle(&e->schedule, clock_ns(), waits, e->rest, deadline_ns);
+		schedule_idle(&s->schedule, clock_ns(), waits, s->rest, deadline_ns);
 	else
-		schedule_event(&e->schedule, SCHEDULE_DONE);
-	pthread_mutex_unlock(&e->queue);
+		schedule_event(&s->schedule, SCHEDULE_DONE);
+	pthread_mutex_unlock(&s->queue);
 }
 
-enum progress round_run(struct engine *e)
+enum progress round_run(struct berth_set *s)
 {
-	struct head own = round_own_head(e);
-	struct berth_request *direct = e->direct;
+	struct head own = round_own_head(s);
+	struct berth_request *direct = s->direct;
 	struct told told;
 	struct found found;
 	unsigned leader;
-	uint64_t key = own.pending ? e->list[0]->unit.key : 0;
-	uint64_t deadline_ns = round_first_deadline(e, own.pending);
+	uint64_t key = own.pending ? s->list[0]->unit.key : 0;
+	uint64_t deadline_ns = round_first_deadline(s, own.pending);
 	berth_result rc;
 
-	e->called = false;
-	e->direct = NULL;
-	rc = round_tell_in_turn(e, &own, deadline_ns, &told);
+	s->called = false;
+	s->direct = NULL;
+	rc = round_tell_in_turn(s, &own, deadline_ns, &told);
 	if (rc)
-		return round_failed(e, rc);
+		return round_failed(s, rc);
 	if (told.direct && direct)
-		return round_all_have_blocked(e, direct);
-	leader = round_find_leader(e, told.most);
-	if (leader == e->comm->members->n)
-		return round_all_have_joined(e);
-	round_sort_lists(e, told.most, leader);
-	rc = round_begin(e, &told, &found);
+		return round_all_have_blocked(s, direct);
+	leader = round_find_leader(s, told.most);
+	if (leader == s->members.n)
+		return round_all_have_joined(s);
+	round_sort_lists(s, told.most, leader);
+	rc = round_begin(s, &told, &found);
 	if (!rc)
-		rc = round_compare(e, told.most, leader, &found);
+		rc = round_compare(s, told.most, leader, &found);
 	if (!rc)
-		rc = round_do_found(e, found.n);
+		rc = round_do_found(s, found.n);
 	if (!rc)
-		rc = round_end(e, &found);
+		rc = round_end(s, &found);
 	if (rc)
-		return round_failed(e, rc);
+		return round_failed(s, rc);
 	/* what all have of the plan needs no round */
-	round_rest(e, !found.n && !found.did && !told.bucket, told.waits, deadline_ns);
-	if (e->schedule.idle && own.pending)
-		round_wait_on(e, key);
+	round_rest(s, !found.n && !found.did && !told.bucket, told.waits, deadline_ns);
+	if (s->schedule.idle && own.pending)
+		round_wait_on(s, key);
 	return PROGRESS_DID;
 }

@@ -7,7 +7,7 @@
 #ifndef BERTH_LIB_ROUND_H
 #define BERTH_LIB_ROUND_H
 
-#include "lib/core/engine_internal.h"
+#include "lib/core/set.h"
 
 /* A unit, as a rank tells it. */
 struct entry {
@@ -40,13 +40,13 @@ static inline struct entry *round_entries(struct head *h)
 /* Is the head possible, in a list with room for MOST entries? */
 static inline bool round_head_is_sound(const struct head *h, uint64_t most)
 {
-	return h->n <= most && h->n <= h->pending && h->pending <= ENGINE_PENDING_MOST;
+	return h->n <= most && h->n <= h->pending && h->pending <= SET_PENDING_MOST;
 }
 
 /* One round.  All ranks call it; WORK is held. */
-enum progress round_run(struct engine *e);
+enum progress round_run(struct berth_set *s);
 /* An operation or a round came to RC.  After BERTH_MISMATCH a round is called; after
  * any other error the set is broken, and all that is pending ends. */
-enum progress round_failed(struct engine *e, berth_result rc);
+enum progress round_failed(struct berth_set *s, berth_result rc);
 
 #endif

@@ -6,10 +6,13 @@
 #include "lib/base/kern.h"
 #include "lib/base/rank_text.h"
 #include "lib/core/adasum.h"
+#include "lib/core/comm.h"
 #include "lib/core/comm_device.h"
 #include "lib/core/op_counts.h"
 #include "lib/core/queue.h"
+#include "lib/core/request.h"
 #include "lib/core/rest.h"
+#include "lib/core/works.h"
 #include "lib/core/world.h"
 
 enum {
@@ -333,24 +336,27 @@ static size_t run_padded(const struct op *op)
 	return (op->coll.count * kern_size(op->coll.type) + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static bool run_has_fusion(struct engine *e, size_t bytes)
+void run_free_fusion(struct memory *m, struct fusion *f)
 {
-	struct memory *m = &e->comm->world->memory;
-
-	if (bytes <= e->fusion_bytes)
-		return true;
-	if (e->fusion && e->fusion_is_heap)
-		memory_free(m, e->fusion);
+	if (f->at && f->is_heap)
+		memory_free(m, f->at);
 	else
-		free(e->fusion);
-	e->fusion_bytes = 0;
-	e->fusion = memory_alloc(m, bytes);
-	e->fusion_is_heap = e->fusion;
-	if (!e->fusion)
-		e->fusion = aligned_alloc(ALIGN, bytes);
-	if (e->fusion)
-		e->fusion_bytes = bytes;
-	return e->fusion;
+		free(f->at);
+	*f = (struct fusion){ 0 };
+}
+
+static bool run_has_fusion(struct memory *m, struct fusion *f, size_t bytes)
+{
+	if (bytes <= f->bytes)
+		return true;
+	run_free_fusion(m, f);
+	f->at = memory_alloc(m, bytes);
+	f->is_heap = f->at;
+	if (!f->at)
+		f->at = aligned_alloc(ALIGN, bytes);
+	if (f->at)
+		f->bytes = bytes;
+	return f->at;
 }
 
 static size_t run_fused_bytes(struct berth_request **r, size_t n)
@@ -363,9 +369,9 @@ static size_t run_fused_bytes(struct berth_request **r, size_t n)
 	return bytes;
 }
 
-static void run_pack(struct engine *e, struct berth_request **r, size_t n)
+static void run_pack(struct berth_set *s, struct berth_request **r, size_t n)
 {
-	unsigned char *to = e->fusion;
+	unsigned char *to = s->fusion.at;
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < r[i]->n; k++) {
@@ -379,9 +385,9 @@ static void run_pack(struct engine *e, struct berth_request **r, size_t n)
 		}
 }
 
-static void run_unpack(struct engine *e, struct berth_request **r, size_t n)
+static void run_unpack(struct berth_set *s, struct berth_request **r, size_t n)
 {
-	const unsigned char *from = e->fusion;
+	const unsigned char *from = s->fusion.at;
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < r[i]->n; k++) {
@@ -404,10 +410,10 @@ static void run_note_times(struct berth_request **r, size_t n, const char *what,
 }
 
 /* Where the back end takes the arrays as they lie, nothing is packed. */
-static bool run_in_pieces(struct engine *e, struct berth_request **r, size_t n,
+static bool run_in_pieces(struct berth_set *s, struct berth_request **r, size_t n,
 			  struct coll *coll)
 {
-	const struct comm *c = e->comm;
+	const struct comm *c = &s->comm;
 	size_t pieces = 0, size = kern_size(coll->type);
 	uint64_t at = 0;
 
@@ -417,9 +423,9 @@ static bool run_in_pieces(struct engine *e, struct berth_request **r, size_t n,
 		for (size_t k = 0; k < r[i]->n; k++) {
 			const struct op *op = &r[i]->op[k];
 
-			if (pieces == ENGINE_PIECES)
+			if (pieces == SET_PIECES)
 				return false;
-			e->piece[pieces++] =
+			s->piece[pieces++] =
 				(struct coll_piece){ op->coll.in, op->coll.out, at };
 			at += op->coll.count;
 			pieces -= !op->coll.count;
@@ -427,17 +433,17 @@ static bool run_in_pieces(struct engine *e, struct berth_request **r, size_t n,
 	if (at * size <= c->back->pieces_bytes)
 		return false;
 	coll->count = at;
-	coll->piece = e->piece;
+	coll->piece = s->piece;
 	coll->npieces = pieces;
 	return true;
 }
 
-static berth_result run_as_they_lie(struct engine *e, struct berth_request **r,
+static berth_result run_as_they_lie(struct berth_set *s, struct berth_request **r,
 				    size_t n, const struct coll *coll,
 				    uint64_t deadline_ns)
 {
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
-	berth_result rc = comm_step(e->comm, coll, deadline_ns);
+	berth_result rc = comm_step(&s->comm, coll, deadline_ns);
 
 	if (begun_ns)
 		run_note_times(r, n, "ALLREDUCE", begun_ns);
@@ -476,7 +482,8 @@ static void run_add_packed(struct work *w, struct berth_request **r, size_t n,
 }
 
 /* A coll for each large array, and one for the others. */
-static struct work *run_make_fused(struct engine *e, struct berth_request **r, size_t n)
+static struct work *run_make_fused(struct berth_set *s, struct berth_request **r,
+				   size_t n)
 {
 	size_t ops = 0, large = 0;
 	struct work *w;
@@ -484,7 +491,7 @@ static struct work *run_make_fused(struct engine *e, struct berth_request **r, s
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < r[i]->n; k++, ops++)
 			large += run_bytes(&r[i]->op[k]) >= APART_BYTES;
-	w = comm_device_work(e->comm, r[0]->op,
+	w = comm_device_work(&s->comm, r[0]->op,
 			     (struct work_room){ .colls = large + 1,
 						 .pieces = ops,
 						 .ready = ops,
@@ -506,16 +513,16 @@ static struct work *run_make_fused(struct engine *e, struct berth_request **r, s
 	return w;
 }
 
-static berth_result run_on_device(struct engine *e, struct berth_request **r, size_t n,
-				  uint32_t signature, uint64_t deadline_ns)
+static berth_result run_on_device(struct berth_set *s, struct berth_request **r,
+				  size_t n, uint32_t signature, uint64_t deadline_ns)
 {
-	struct work *w = run_make_fused(e, r, n);
+	struct work *w = run_make_fused(s, r, n);
 	berth_result rc;
 
 	if (!w)
 		return BERTH_MEMORY;
 	request_attach(w, r, n);
-	rc = comm_device_begin(e->comm, w, signature, deadline_ns);
+	rc = comm_device_begin(&s->comm, w, signature, deadline_ns);
 	if (rc)
 		request_detach(w);
 	for (size_t i = 0; !rc && i < n; i++) /* the marks are the work's now */
@@ -527,8 +534,8 @@ static berth_result run_on_device(struct engine *e, struct berth_request **r, si
 
 /* ---- a bucket of requests ---- */
 
-static berth_result run_together(struct engine *e, struct berth_request **r, size_t n,
-				 uint32_t signature, uint64_t deadline_ns)
+static berth_result run_together(struct berth_set *s, struct berth_request **r,
+				 size_t n, uint32_t signature, uint64_t deadline_ns)
 {
 	size_t bytes = run_fused_bytes(r, n);
 	const struct coll *like = &r[0]->op->coll;
@@ -542,19 +549,19 @@ static berth_result run_together(struct engine *e, struct berth_request **r, siz
 	berth_result rc = BERTH_OK;
 
 	if (op_is_device(r[0]->op))
-		return run_on_device(e, r, n, signature, deadline_ns);
-	if (run_in_pieces(e, r, n, &coll))
-		return run_as_they_lie(e, r, n, &coll, deadline_ns);
-	if (!run_has_fusion(e, bytes))
+		return run_on_device(s, r, n, signature, deadline_ns);
+	if (run_in_pieces(s, r, n, &coll))
+		return run_as_they_lie(s, r, n, &coll, deadline_ns);
+	if (!run_has_fusion(&s->world->memory, &s->fusion, bytes))
 		return BERTH_MEMORY;
-	coll.in = coll.out = e->fusion;
-	run_pack(e, r, n);
+	coll.in = coll.out = s->fusion.at;
+	run_pack(s, r, n);
 	if (begun_ns) {
 		run_note_times(r, n, "MEMCPY_IN_FUSION_BUFFER", begun_ns);
 		begun_ns = clock_ns();
 	}
-	if (e->comm->members->n > 1)
-		rc = comm_step(e->comm, &coll, deadline_ns);
+	if (s->members.n > 1)
+		rc = comm_step(&s->comm, &coll, deadline_ns);
 	else
 		coll_alone(&coll);
 	if (begun_ns) {
@@ -562,16 +569,17 @@ static berth_result run_together(struct engine *e, struct berth_request **r, siz
 		begun_ns = clock_ns();
 	}
 	if (!rc)
-		run_unpack(e, r, n);
+		run_unpack(s, r, n);
 	if (begun_ns)
 		run_note_times(r, n, "MEMCPY_OUT_FUSION_BUFFER", begun_ns);
 	return rc;
 }
 
-static berth_result run_one(struct engine *e, const struct op *op, uint32_t signature,
-			    uint64_t deadline_ns, struct failure *why)
+static berth_result run_one(struct berth_set *s, const struct op *op,
+			    uint32_t signature, uint64_t deadline_ns,
+			    struct failure *why)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	struct coll coll = op->coll;
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc;
@@ -584,22 +592,22 @@ static berth_result run_one(struct engine *e, const struct op *op, uint32_t sign
 	return rc;
 }
 
-static berth_result run_each(struct engine *e, struct berth_request *r,
+static berth_result run_each(struct berth_set *s, struct berth_request *r,
 			     uint32_t signature, uint64_t deadline_ns,
 			     struct failure *why)
 {
 	berth_result rc = BERTH_OK;
 
-	e->beginning = r->ndevice ? r : NULL;
+	s->beginning = r->ndevice ? r : NULL;
 	for (size_t k = 0; !rc && k < r->n; k++) {
-		rc = run_one(e, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
-		if (!rc && e->comm->work) {
+		rc = run_one(s, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
+		if (!rc && s->comm.work) {
 			r->op[k].marked = false; /* it is the work's now */
-			works_let_go(e->comm->work);
-			e->comm->work = NULL;
+			works_let_go(s->comm.work);
+			s->comm.work = NULL;
 		}
 	}
-	e->beginning = NULL;
+	s->beginning = NULL;
 	return rc;
 }
 
@@ -613,12 +621,12 @@ static uint64_t run_earliest(struct berth_request **r, size_t n)
 	return at;
 }
 
-static bool run_is_fused(const struct engine *e, const struct berth_request *r)
+static bool run_is_fused(const struct berth_set *s, const struct berth_request *r)
 {
-	return r->unit.fuse_key && e->fuse_bytes;
+	return r->unit.fuse_key && s->plan.fusion_bytes;
 }
 
-static void run_count(struct engine *e, struct berth_request **r, size_t n,
+static void run_count(struct berth_set *s, struct berth_request **r, size_t n,
 		      berth_result rc)
 {
 	size_t ops = 0, bytes = 0;
@@ -629,11 +637,11 @@ static void run_count(struct engine *e, struct berth_request **r, size_t n,
 			bytes += r[i]->op[k].coll.count *
 				 kern_size(r[i]->op[k].coll.type);
 	}
-	trace_count(&e->count.bytes, bytes);
-	trace_count(&e->count.operations, ops);
-	trace_count(&e->count.errors, rc != BERTH_OK);
-	if (ops > 1 && run_is_fused(e, r[0]))
-		trace_count(&e->count.fused, ops);
+	trace_count(&s->count.bytes, bytes);
+	trace_count(&s->count.operations, ops);
+	trace_count(&s->count.errors, rc != BERTH_OK);
+	if (ops > 1 && run_is_fused(s, r[0]))
+		trace_count(&s->count.fused, ops);
 }
 
 static void run_queue_times(struct berth_request **r, size_t n)
@@ -646,42 +654,42 @@ static void run_queue_times(struct berth_request **r, size_t n)
 				       r[i]->submitted_ns, now);
 }
 
-berth_result run_bucket(struct engine *e, struct berth_request **r, size_t n,
+berth_result run_bucket(struct berth_set *s, struct berth_request **r, size_t n,
 			uint32_t signature)
 {
-	struct comm *c = e->comm;
+	struct comm *c = &s->comm;
 	uint64_t deadline_ns = run_earliest(r, n);
 	struct failure why = { .rc = BERTH_OK };
 	berth_result rc;
 
 	c->seq++;
 	c->op = r[0]->op;
-	c->record = trace_begin(&e->comm->world->memory, &c->op->coll, c->op->name,
-				c->id, c->seq, BOOT_RECORD_RUNS);
+	c->record = trace_begin(&s->world->memory, &c->op->coll, c->op->name, c->id,
+				c->seq, BOOT_RECORD_RUNS);
 	for (size_t i = 0; i < n; i++)
 		request_become(r[i],
 			       r[i]->ndevice ? REQUEST_PROMISED : REQUEST_RUNNING);
-	rest_call_others(e);
+	rest_call_others(s);
 	if (timeline_runs)
 		run_queue_times(r, n);
-	if (run_is_fused(e, r[0]) && (n > 1 || r[0]->n > 1))
-		rc = run_together(e, r, n, signature, deadline_ns);
+	if (run_is_fused(s, r[0]) && (n > 1 || r[0]->n > 1))
+		rc = run_together(s, r, n, signature, deadline_ns);
 	else
-		rc = run_each(e, r[0], signature, deadline_ns, &why);
+		rc = run_each(s, r[0], signature, deadline_ns, &why);
 	run_end(c, rc);
 	if (rc && rc != BERTH_MISMATCH)
 		rc = comm_failed(c, rc, r[0]->op, &why);
 	why.rc = rc;
-	c->op = &e->idle;
+	c->op = &s->idle;
 	if (rc == BERTH_MISMATCH && !*why.text) {
 		for (size_t i = 0; i < n; i++)
 			request_become(r[i], REQUEST_QUEUED);
 		return rc;
 	}
-	run_count(e, r, n, rc);
+	run_count(s, r, n, rc);
 	for (size_t i = 0; !rc && i < n; i++)
 		if (r[i]->ndevice)
 			request_launched(r[i]);
-	queue_complete(e, r, n, rc, &why);
+	queue_complete(s, r, n, rc, &why);
 	return rc == BERTH_MISMATCH ? BERTH_OK : rc;
 }

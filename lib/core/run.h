@@ -3,7 +3,8 @@
 #ifndef BERTH_LIB_RUN_H
 #define BERTH_LIB_RUN_H
 
-#include "lib/core/engine_internal.h"
+#include "lib/core/set.h"
+#include "lib/core/trace.h"
 
 /* Run OP; *WHY is set where it returns anything but BERTH_OK.  BERTH_MISMATCH: all
  * ranks get it, and the comm goes on; without a text, the ranks called for different
@@ -12,12 +13,15 @@
 berth_result run_blocking(struct comm *c, const struct op *op, struct failure *why);
 /* Run N requests that go together, with SIGNATURE.  BERTH_MISMATCH: nothing was done,
  * and they are still pending; else they are complete. */
-berth_result run_bucket(struct engine *e, struct berth_request **r, size_t n,
+berth_result run_bucket(struct berth_set *s, struct berth_request **r, size_t n,
 			uint32_t signature);
 /* The bare operation OP, as COLL says.  After BERTH_MISMATCH its input is as it was.
  * WHY is set only if the result does not say enough. */
 berth_result run_op(struct comm *c, const struct op *op, struct coll *coll,
 		    uint64_t deadline_ns, struct failure *why);
+
+/* No more requests are run together in F. */
+void run_free_fusion(struct memory *m, struct fusion *f);
 
 /* A rank that has joined says this when others call for an operation. */
 #define RUN_JOINED "J\n"

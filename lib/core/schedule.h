@@ -1,4 +1,4 @@
-/* schedule.h - decides what the engine of a set does next: the plan's next bucket, a
+/* schedule.h - decides what a set does next: the plan's next bucket, a
  * round (plan.h), or nothing until a time.  Pure: schedule.c reads no clock and calls
  * no other module.
  *

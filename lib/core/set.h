@@ -1,11 +1,117 @@
-/* set.h - sets of ranks: a comm, and the engine that runs its operations. */
+/* set.h - a set of ranks: what the files of its operations share.
+ *
+ *   request   what was submitted, until its owner ends it
+ *   queue     the requests that are pending, and what the plan says of them
+ *   schedule  decides whether it is time for a bucket, a round, or a rest
+ *   progress  does that, step by step
+ *   round     ranks tell each other what they have
+ *   run       an operation, or a bucket of requests
+ *   comm      the bare operation, and what ends it
+ *   rest      waiting until there is something new
+ *   turns     the thread of all sets
+ *   engine    blocking operations, submitting, waiting, joining
+ *   set_make  makes sets; sets.h has all of them, and ends them
+ *
+ * This file has data alone. */
 #ifndef BERTH_LIB_SET_H
 #define BERTH_LIB_SET_H
 
-#include "lib/core/comm.h"
-#include "lib/core/engine.h"
-#include "lib/core/handle.h"
-#include "lib/core/world.h"
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "lib/backend/backend.h"
+#include "lib/base/bell.h"
+#include "lib/base/members.h"
+#include "lib/core/op.h"
+#include "lib/core/plan.h"
+#include "lib/core/region.h"
+#include "lib/core/schedule.h"
+#include "lib/core/turns.h"
+#include "lib/net/net.h"
+
+struct berth_request;
+struct rest;
+struct world;
+
+#define COMM_ENDED                                                                     \
+	"the set was removed, or the library shut down or changed its world, "         \
+	"meanwhile"
+
+/* Why an operation failed, apart from the thread that ran it. */
+struct failure {
+	berth_result rc;
+	char tensor[80];
+	unsigned missing[64]; /* ranks of the job */
+	size_t nmissing;
+	char text[1024];
+};
+
+/* The ranks of a set, joined to run operations one after the other: a back end's group
+ * with its memory and connections (comm.h). */
+struct comm {
+	struct world *world;
+	const struct members *members; /* the set's */
+	uint32_t id;                   /* in records: the set's number; 0: all ranks */
+	struct region_shared *shared;
+	struct p2p_group *messages; /* of messages.c */
+	const struct backend *back;
+	void *group;
+	struct net *net;    /* NULL: all on this host */
+	struct bells bells; /* of the set's ranks on this host */
+	const char **said;
+	void *scratch;
+	size_t scratch_bytes;
+	void *kept;            /* of run.c */
+	uint32_t seq;          /* of the operation in progress, or of the last one */
+	_Atomic uint32_t done; /* of the last one that this rank is done with */
+	_Atomic berth_result broken; /* for good, for the reason FINALLY */
+	struct failure finally;
+	/* of the operation that runs */
+	const struct op *op;
+	struct boot_record *record;
+	uint64_t begun_ns;    /* since when it has been looked at; 0: not yet */
+	uint64_t reported_ns; /* last stall's */
+	uint64_t deadline_ns;
+	unsigned lost;     /* place of who is gone; N: nobody */
+	unsigned gone[64]; /* ranks of the job that were when it was noticed */
+	size_t ngone;
+	/* place of who has left the set or aborted it; N: nobody.  Messages that end
+	 * ask, in any thread. */
+	_Atomic unsigned left;
+	bool refused;      /* GONE[0] has ended nothing: it told what cannot be */
+	unsigned late[64]; /* places that let time pass, where that was told */
+	size_t nlate;
+	bool no_stall_check;  /* waits for no operation: no stall */
+	_Atomic bool aborted; /* by any thread: what waits comes back, BERTH_ABORTED */
+	_Atomic bool aborts;  /* the same; and so does what waits on other ranks */
+	struct berth_metrics count;
+	/* for operations on devices (comm_device.h) */
+	struct comm_device *_Atomic device; /* NULL: there was none yet */
+	struct work *work;              /* that the last operation has begun, or NULL */
+	const struct work_hooks *hooks; /* of its works */
+	const char *reason;             /* of BERTH_UNSUPPORTED */
+	unsigned closed; /* how often in a row a connection was, in comm_watch() */
+};
+
+enum { SET_TABLE = 1024, SET_PENDING_MOST = 16384, SET_PIECES = 4096 };
+
+/* Requests that are pending, in the order of submission, and by their keys. */
+struct pending {
+	struct berth_request *first, **last, *table[SET_TABLE];
+};
+
+/* Memory in which arrays of several requests are one. */
+struct fusion {
+	unsigned char *at;
+	size_t bytes;
+	bool is_heap;
+};
+
+/* A rank that has joined tells this when all have. */
+struct joiner {
+	uint64_t taken;   /* requests of the others since it joined */
+	uint64_t time_ns; /* when it joined, by the clock of rank 0's host */
+};
 
 struct berth_set {
 	struct world *world;
@@ -13,45 +119,83 @@ struct berth_set {
 	struct berth_set *next;   /* of world->sets */
 	uint32_t number;          /* the same on all members; 0: all ranks */
 	struct members members;
-	struct comm comm;
-	struct engine *engine; /* NULL: this rank is no member */
 	void *region; /* in our part of the heap: where this rank is the first of the
 			 host; else NULL */
+	struct comm comm;
+	bool is_open;           /* for operations: this rank is a member */
+	unsigned forks;         /* how often this process was forked from its parents */
+	_Atomic uint32_t users; /* who made it, and each request */
+	_Atomic uint32_t collectives; /* requests that have some */
+	pthread_mutex_t work;         /* who holds it does operations */
+	pthread_mutex_t queue;        /* of all that follows, and of PLAN's changes */
+	struct pending pending;
+	struct schedule schedule;
+	size_t have; /* of the plan's next bucket, lines up to this one are here */
+	uint64_t unnamed;
+	uint64_t entered;            /* how many ever */
+	const void *submitter;       /* the thread that submitted last (engine.c) */
+	_Atomic bool dozes;          /* the thread, until it is woken */
+	unsigned last_joined;        /* place */
+	_Atomic uint32_t all_joined; /* how often */
+	/* of the holder of WORK */
+	struct plan plan;
+	struct berth_request *beginning; /* one by one: the work that begins is its */
+	bool called; /* a round, by a rank whose operation differs */
+	struct berth_request
+		*direct;          /* what this rank had blocked on, in the round that
+					 begins */
+	struct coll_piece *piece; /* SET_PIECES; NULL: no collective was pending */
+	struct fusion fusion;
+	struct berth_request **list; /* SET_PENDING_MOST: those at hand; or NULL */
+	struct op idle;              /* where none is at hand */
+	struct joiner joiner;
+	uint64_t *lists; /* of all ranks */
+	size_t lists_bytes;
+	bool is_idle;      /* by the last step: it rests until there is news */
+	struct rest *rest; /* rest.h; QUEUE guards whether there is */
+	struct turn turn;
+	_Atomic bool awaited;       /* its turn could not have WORK */
+	uint64_t seen;              /* ENTERED, in its last turn without work */
+	uint64_t reported_ns;       /* the last stall of what some ranks lack */
+	struct berth_metrics count; /* of requests; blocking ones: comm.count */
 };
 
-/* A blocking operation in SET, in which this rank is, with the thread's last error.
- * D's set is not looked at. */
-berth_result set_run(struct berth_set *set, const struct berth_desc *d);
-/* As set_run(), for SLICE_MS: after BERTH_BUSY *LATER is a request for it. */
-berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
-			 int64_t slice_ms, berth_request **later);
-/* Notes the last error: TEXT is what op_make() has against D; WHY is why RC. */
-berth_result set_refuse(const struct berth_desc *d, const char *text);
-berth_result set_tell(berth_result rc, const struct failure *why);
-/* All operations in all sets of W end with BERTH_ABORTED. */
-void set_stop_all(struct world *w);
-/* When no call is in them: handle_wait_all().  The other ranks are not told. */
-void set_free_all(struct world *w);
-/* After fork(2) in the child: the sets are its parent's. */
-void set_in_child(void);
-/* *SUM: the operations of all sets, also of those that were removed. */
-void set_count_all(struct world *w, struct berth_metrics *sum);
-/* SET, whose handle is closed, is this rank's no more. */
-void set_remove(struct berth_set *set);
-/* As berth_set_abort(). */
-void set_abort(struct berth_set *set, const char *why);
+/* The outcome of a step of a set: it did something, has nothing to do, or will have. */
+enum progress { PROGRESS_DID, PROGRESS_IDLE, PROGRESS_SOON };
 
-/* ---- for set_make.c ---- */
+/* The set of which C is the comm. */
+static inline struct berth_set *set_of(struct comm *c)
+{
+	return (struct berth_set *)((char *)c - offsetof(struct berth_set, comm));
+}
 
-/* A set of N members, RANKs of the job; NULL: out of memory. */
-struct berth_set *set_alloc(struct world *w, const unsigned *rank, unsigned n);
-/* It is complete: set_stop_all() may look at it. */
-void set_list(struct berth_set *s);
-/* It was not complete: no caller has it.  KEEP: others may look at its region, which
- * goes with the world. */
-void set_free_part(struct berth_set *s, bool keep);
-/* Regions of sets that this rank has left, and now all others on this host as well, are
- * freed. */
-void set_free_regions(struct world *w);
+/* There may be something to do.  No lock is held. */
+static inline void set_ring(struct berth_set *s)
+{
+	turn_ring(&s->turn);
+}
+
+/* The end of what holds WORK.  The set's turn may wait for it: it marks that, and tries
+ * again.  So the release has to come before the look at the mark.  On x86 no load runs
+ * ahead of it. */
+static inline void set_release(struct berth_set *s)
+{
+	pthread_mutex_unlock(&s->work);
+#if !defined(__x86_64__)
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+	if (atomic_load_explicit(&s->awaited, memory_order_relaxed))
+		set_ring(s);
+}
+
+/* The maker of S, or a request, does not need it any more. */
+static inline void set_let_go(struct berth_set *s)
+{
+	if (atomic_fetch_sub(&s->users, 1) > 1)
+		return;
+	pthread_mutex_destroy(&s->work);
+	pthread_mutex_destroy(&s->queue);
+	free(s);
+}
 
 #endif

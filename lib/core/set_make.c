@@ -6,10 +6,15 @@
 
 #include "lib/base/log.h"
 #include "lib/boot/boot_caller.h"
+#include "lib/core/comm.h"
+#include "lib/core/engine.h"
 #include "lib/core/init_wait.h"
 #include "lib/core/messages.h"
+#include "lib/core/request.h"
 #include "lib/core/trace.h"
 #include "lib/core/turns.h"
+#include "lib/core/world.h"
+#include "lib/core/world_make.h"
 
 #define NOWHERE UINT64_MAX
 
@@ -45,6 +50,7 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net *net
 	struct comm_config config = { .world = s->world,
 				      .members = &s->members,
 				      .id = s->number,
+				      .hooks = &request_works,
 				      .region = region,
 				      .net = net };
 	berth_result rc;
@@ -53,8 +59,8 @@ static berth_result open_comm(struct berth_set *s, void *region, struct net *net
 	if (!rc)
 		rc = messages_join(&s->comm);
 	if (!rc)
-		s->engine = engine_make(&s->comm);
-	return rc || s->engine ? rc : BERTH_MEMORY;
+		engine_open(s);
+	return rc;
 }
 
 /* ---- of all ranks ---- */

@@ -2,7 +2,7 @@
 #ifndef BERTH_LIB_SET_MAKE_H
 #define BERTH_LIB_SET_MAKE_H
 
-#include "lib/core/set.h"
+#include "lib/core/sets.h"
 
 /* All with the thread's last error.
  *

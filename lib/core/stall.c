@@ -4,6 +4,7 @@
 
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/core/trace.h"
 #include "lib/core/world.h"
 
 bool stall_is_due(const struct params *k, uint64_t begun_ns, uint64_t reported_ns,

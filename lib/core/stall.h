@@ -3,10 +3,7 @@
 #ifndef BERTH_LIB_STALL_H
 #define BERTH_LIB_STALL_H
 
-#include "lib/core/params.h"
-#include "lib/core/trace.h"
-
-#define WORLD_NOT_HERE (~0u)
+#include "lib/core/world.h"
 
 enum { STALL_MISSING_MOST = 64 };
 
@@ -28,7 +25,6 @@ bool stall_is_due(const struct params *k, uint64_t begun_ns, uint64_t reported_n
  * broadcast of 4 u8, done 31 s ago)` */
 void stall_text(char *text, size_t bytes, const struct stall *s);
 /* S, in W: that goes to the log, and to the user where that is possible. */
-struct world;
 void stall_tell(const struct world *w, struct stall *s);
 
 #endif

@@ -7,6 +7,7 @@
 #include "lib/base/sleep.h"
 #include "lib/base/thread.h"
 #include "lib/base/wait.h"
+#include "lib/core/comm.h"
 
 enum {
 	LOOK_NS = 20000, /* at least, from one test to the next */

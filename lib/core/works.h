@@ -21,7 +21,7 @@
 #define BERTH_LIB_WORKS_H
 
 #include "lib/backend/device.h"
-#include "lib/core/comm.h"
+#include "lib/core/set.h"
 
 enum work_state { WORK_NEW, WORK_PROPOSED, WORK_AGREED, WORK_RUNS, WORK_OVER };
 
@@ -41,7 +41,7 @@ struct comm_device {
 	uint64_t leaves_ns; /* since when this rank leaves it */
 };
 
-/* The owner of a work gives these; only the engine's WORK is held. */
+/* Called for the works of a comm, while only the WORK of its set is held. */
 struct work_hooks {
 	/* W is about to be agreed on; it does not come. */
 	void (*begins)(struct work *w);
@@ -60,7 +60,6 @@ struct work {
 	struct comm_device *of;
 	struct work *next;
 	const struct work_hooks *hooks;
-	void *owner;
 	_Atomic uint32_t state;  /* enum work_state; a futex */
 	_Atomic uint32_t sleeps; /* somebody, on STATE */
 	_Atomic uint32_t refs;
@@ -83,7 +82,7 @@ struct work {
 	char said[DEVICE_WHY_BYTES]; /* by the back end, of an error that is ours */
 };
 
-/* ---- the order: WORK of the set's engine is held ---- */
+/* ---- the order: WORK of its set is held ---- */
 
 /* The number that this rank proposes for W, or now proposes. */
 uint64_t works_propose(struct work *w);

@@ -9,7 +9,6 @@
 #include "lib/boot/boot.h"
 #include "lib/boot/memory.h"
 #include "lib/core/params.h"
-#include "lib/core/stall.h"
 #include "lib/net/net.h"
 
 /* A process takes this from one world to the next. */
@@ -18,6 +17,8 @@ struct world_kept {
 	int64_t timeout_ms; /* as the caller gave it; 0: not */
 	struct berth_metrics past;
 };
+
+#define WORLD_NOT_HERE (~0u)
 
 struct messages;
 
@@ -41,21 +42,6 @@ struct world {
 	struct messages *messages; /* of all sets */
 	int bell_fd; /* the socket of this rank's bell; -1: all are on this host */
 };
-
-/* 0 .. BERTH_SYSTEM, with the thread's last error.  Not thread-safe.  CHANGES: it
- * follows another one: what CONFIG does not give is as it was. */
-berth_result world_begin(struct world *w, const struct berth_config *config,
-			 struct world_kept *kept, bool changes);
-/* BERTH_UNSUPPORTED or BERTH_NO_PEERS, with the thread's last error: there is no way to
- * another world by CONFIG. */
-berth_result world_can_follow(const struct berth_config *config);
-/* NULL, also in CONFIG of a version that did not have it. */
-const struct berth_bootstrap *world_bootstrap(const struct berth_config *config);
-/* Counts W's cores anew, when all ranks have come: cores.h looks at their cgroups. */
-void world_count_cores(struct world *w);
-/* When all its sets are freed, and no other thread looks at W any more.  CHANGES:
- * another one follows. */
-void world_end(struct world *w, struct world_kept *kept, bool changes);
 
 /* Has RANK ended without having left the job? */
 bool world_is_lost(const struct world *w, unsigned rank);

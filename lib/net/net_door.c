@@ -1,4 +1,4 @@
-#include "lib/net/net_state.h"
+#include "lib/net/net_door.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
 #define BERTH_LIB_NET_STATE_H
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,7 +16,52 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/done.h"
 #include "lib/net/net.h"
-#include "lib/net/net_door.h"
+#include "lib/net/net_address.h"
+#include "lib/net/net_key.h"
+
+/* ---- the door (net_door.h) ---- */
+
+enum {
+	NET_COMING_MOST = 64, /* connections that have not proved anything yet */
+	HANDSHAKE_MS = 5000,  /* the time that they have for it */
+	NET_ASKS = 0xffffffff /* as a lane: is the net still there? */
+};
+
+/* A connection that a peer began. */
+struct net_coming {
+	struct net_coming *next; /* of those that wait for their net */
+	int fd;
+	uint64_t until_ns;
+	bool answered;
+	size_t got;
+	struct net_hello hello;
+	struct net_answer answer;
+	struct net_seal seal;
+};
+
+struct net_door {
+	unsigned rank, size;
+	unsigned char key[NET_KEY_BYTES];
+	char address[NET_ADDRESS_BYTES];
+	struct net_where *peer;  /* addresses of each rank */
+	char pacing_control[16]; /* congestion control of this host, if it paces */
+	int listener[NET_WHERE_MAX];
+	int listeners;
+	pthread_t thread;
+	bool started;
+	_Atomic bool closes;
+	bool lacks_room;         /* no place, or no descriptor; of the thread */
+	pthread_mutex_t tending; /* guards TENDED; held while they are tended */
+	struct net *tended;
+	uint64_t tended_ns;
+	_Atomic bool tend_soon; /* a peer asks for one of them */
+	pthread_mutex_t lock;   /* guards all that follows */
+	struct net *nets;
+	struct net_coming coming[NET_COMING_MOST];
+	size_t ncoming;
+};
+
+/* ---- nets ---- */
 
 enum {
 	LISTENER_PROBE_MS = 300, /* before and between checks whether a peer has left */

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lib/net/net_state.h"
+#include "lib/net/net_door.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/core/engine.h"
 #include "lib/core/progress.h"
 #include "lib/core/queue.h"
+#include "lib/core/request.h"
 #include "lib/core/round.h"
 #include "lib/core/run.h"
+#include "lib/core/world.h"
 
 enum { RANKS = 3, ME = 1, TURNS = 25000, STEPS = 6, UNITS = 4 };
 
@@ -119,35 +122,36 @@ static const struct backend liars = { .name = "liars",
 				      .revoke = end };
 
 static struct world world;
-static struct members members;
 static unsigned local[RANKS] = { 0, 1, WORLD_NOT_HERE };
 static const char *said[RANKS];
 
-static struct comm comm = {
-	.world = &world, .members = &members, .back = &liars, .said = said
-};
-
 /* Its thread is not started.  Rank 0 is of this host, rank 2 is not. */
-static struct engine *make(void)
+static struct berth_set *make(void)
 {
 	static const unsigned rank[RANKS] = { 0, 1, 2 }, host[RANKS] = { 0, 0, 1 };
 	struct boot_record *records = calloc(2 * BOOT_RECORDS, sizeof *records);
-	struct engine *e;
+	struct berth_set *s = calloc(1, sizeof *s);
 
-	ck_assert(!members_make(&members, rank, RANKS, host, ME));
+	ck_assert_ptr_nonnull(s);
+	ck_assert(!members_make(&s->members, rank, RANKS, host, ME));
 	world.local = local;
 	world.memory.local_rank = ME;
 	world.memory.rank = calloc(2, sizeof *world.memory.rank);
 	world.memory.records = records + BOOT_RECORDS;
 	world.params.stall_off = true;
 	world.params.fusion_bytes = 1 << 20;
-	e = engine_make(&comm);
-	ck_assert(queue_make_lists(e));
-	e->turn.served = 1; /* by no thread */
-	return e;
+	s->users = 1;
+	s->world = &world;
+	s->comm = (struct comm){
+		.world = &world, .members = &s->members, .back = &liars, .said = said
+	};
+	engine_open(s);
+	ck_assert(queue_make_lists(s));
+	s->turn.served = 1; /* by no thread */
+	return s;
 }
 
-static struct berth_request *submit(struct engine *e, unsigned unit)
+static struct berth_request *submit(struct berth_set *s, unsigned unit)
 {
 	static const char *const name[UNITS] = { "a", "b", "c", NULL };
 	static float room[UNITS][4];
@@ -159,57 +163,56 @@ static struct berth_request *submit(struct engine *e, unsigned unit)
 	struct op op;
 
 	ck_assert(!op_make(&op, &d, RANKS, ME));
-	ck_assert_int_eq(engine_enter_new(e, &op, 1, &r, &why), BERTH_OK);
+	ck_assert_int_eq(engine_enter_new(s, &op, 1, &r, &why), BERTH_OK);
 	return r;
 }
 
 /* R is done; as if its owner had waited for it. */
-static void let_go(struct engine *e, struct berth_request *r)
+static void let_go(struct berth_set *s, struct berth_request *r)
 {
 	ck_assert(request_is_done(r));
 	free(r->why);
 	free(r);
-	atomic_store(&e->users, 1);
+	atomic_store(&s->users, 1);
 }
 
 /* Some units, and as many steps as there are; what remains ends. */
-static void turn(struct engine *e)
+static void turn(struct berth_set *s)
 {
 	struct berth_request *r[UNITS] = { NULL };
 	const struct failure why = { .rc = BERTH_ABORTED };
 	uint64_t ns;
 
-	e->schedule.joined = !draw(8);
+	s->schedule.joined = !draw(8);
 	atomic_store(&world.memory.rank[0].number, any_number());
 	for (unsigned i = 0; i < UNITS; i++)
-		r[i] = draw(4) ? submit(e, i) : NULL;
+		r[i] = draw(4) ? submit(s, i) : NULL;
 	for (unsigned k = 0; k < STEPS; k++) {
-		e->called |= !draw(2);
-		progress_step(e, &ns);
+		s->called |= !draw(2);
+		progress_step(s, &ns);
 	}
-	queue_complete_all(e, BERTH_ABORTED, &why);
+	queue_complete_all(s, BERTH_ABORTED, &why);
 	for (unsigned i = 0; i < UNITS; i++)
 		if (r[i])
-			let_go(e, r[i]);
-	atomic_store(&comm.broken, BERTH_OK);
-	comm.refused = false;
-	comm.ngone = comm.nlate = 0;
+			let_go(s, r[i]);
+	atomic_store(&s->comm.broken, BERTH_OK);
+	s->comm.refused = false;
+	s->comm.ngone = s->comm.nlate = 0;
 }
 
 START_TEST(lies)
 {
-	struct engine *e = make();
+	struct berth_set *s = make();
 
 	for (unsigned i = 0; i < TURNS; i++) {
-		turn(e);
+		turn(s);
 		if (i % 50 == 0)
-			plan_free(&e->plan);
-		queue_look_again(e);
+			plan_free(&s->plan);
+		queue_look_again(s);
 	}
 	ck_assert_uint_gt(changes, 100000);
 	ck_assert_uint_gt(ended, TURNS / 10);
-	ck_assert_uint_le(e->lists_bytes,
-			  RANKS * round_list_bytes(ENGINE_PENDING_MOST));
+	ck_assert_uint_le(s->lists_bytes, RANKS * round_list_bytes(SET_PENDING_MOST));
 }
 END_TEST
 
@@ -217,8 +220,8 @@ END_TEST
 START_TEST(refused)
 {
 	const struct failure aborted = { .rc = BERTH_ABORTED };
-	struct engine *e = make();
-	struct berth_request *r = submit(e, 0), *none = NULL;
+	struct berth_set *s = make();
+	struct berth_request *r = submit(s, 0), *none = NULL;
 	float room[4] = { 0 };
 	struct berth_desc d =
 		BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32, .name = "a",
@@ -227,16 +230,16 @@ START_TEST(refused)
 	struct op op;
 
 	ck_assert(!op_make(&op, &d, RANKS, ME));
-	atomic_store(&e->dozes, true);
-	atomic_store(&e->turn.rung, false);
-	ck_assert_int_eq(engine_enter_new(e, &op, 1, &none, &why), BERTH_INVALID);
+	atomic_store(&s->dozes, true);
+	atomic_store(&s->turn.rung, false);
+	ck_assert_int_eq(engine_enter_new(s, &op, 1, &none, &why), BERTH_INVALID);
 	ck_assert_ptr_null(none);
-	ck_assert(e->dozes);
-	ck_assert(!e->turn.rung);
-	ck_assert_uint_eq(e->schedule.pending, 1);
-	ck_assert_uint_eq(e->collectives, 1);
-	queue_complete_all(e, BERTH_ABORTED, &aborted);
-	let_go(e, r);
+	ck_assert(s->dozes);
+	ck_assert(!s->turn.rung);
+	ck_assert_uint_eq(s->schedule.pending, 1);
+	ck_assert_uint_eq(s->collectives, 1);
+	queue_complete_all(s, BERTH_ABORTED, &aborted);
+	let_go(s, r);
 }
 END_TEST
 
@@ -245,21 +248,21 @@ END_TEST
 START_TEST(ends_before_its_bucket)
 {
 	const struct failure why = { .rc = BERTH_ABORTED };
-	struct engine *e = make();
-	struct berth_request *r = submit(e, 0);
+	struct berth_set *s = make();
+	struct berth_request *r = submit(s, 0);
 	uint64_t ns;
 
 	honest = true;
-	for (unsigned i = 0; i < 8; i++, r = submit(e, 0)) {
+	for (unsigned i = 0; i < 8; i++, r = submit(s, 0)) {
 		while (!request_is_done(r))
-			ck_assert_int_eq(progress_step(e, &ns), PROGRESS_DID);
-		let_go(e, r);
+			ck_assert_int_eq(progress_step(s, &ns), PROGRESS_DID);
+		let_go(s, r);
 	}
-	ck_assert(queue_bucket_is_here(e));
-	queue_complete_all(e, BERTH_ABORTED, &why);
-	ck_assert(!queue_bucket_is_here(e));
-	ck_assert_int_eq(progress_step(e, &ns), PROGRESS_IDLE);
-	let_go(e, r);
+	ck_assert(queue_bucket_is_here(s));
+	queue_complete_all(s, BERTH_ABORTED, &why);
+	ck_assert(!queue_bucket_is_here(s));
+	ck_assert_int_eq(progress_step(s, &ns), PROGRESS_IDLE);
+	let_go(s, r);
 }
 END_TEST
 
@@ -272,7 +275,7 @@ START_TEST(heads)
 	ck_assert(!round_head_is_sound(&h, 1));
 	h.pending = 1;
 	ck_assert(!round_head_is_sound(&h, 8));
-	h = (struct head){ .pending = ENGINE_PENDING_MOST + 1 };
+	h = (struct head){ .pending = SET_PENDING_MOST + 1 };
 	ck_assert(!round_head_is_sound(&h, 8));
 }
 END_TEST

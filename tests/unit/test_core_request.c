@@ -5,27 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/core/engine_internal.h"
+#include "lib/core/engine.h"
+#include "lib/core/request.h"
+#include "lib/core/set.h"
+#include "lib/core/world.h"
 
 enum { TURNS = 2000, SLEEPERS = 3 };
 
 static struct world world;
-static struct members members;
-static struct comm comm = { .world = &world, .members = &members };
-
 /* Its thread is not started. */
-static struct engine *make(void)
+static struct berth_set *make(void)
 {
 	static const unsigned rank[] = { 0, 1 }, host[] = { 0, 0 };
-	struct engine *e;
+	struct berth_set *s = calloc(1, sizeof *s);
 
-	ck_assert(!members_make(&members, rank, 2, host, 0));
-	e = engine_make(&comm);
-	ck_assert_ptr_nonnull(e);
-	return e;
+	ck_assert_ptr_nonnull(s);
+	ck_assert(!members_make(&s->members, rank, 2, host, 0));
+	s->users = 1;
+	s->world = s->comm.world = &world;
+	s->comm.members = &s->members;
+	engine_open(s);
+	return s;
 }
 
-static struct berth_request *request(struct engine *e, size_t n, int64_t timeout_ms)
+static struct berth_request *request(struct berth_set *s, size_t n, int64_t timeout_ms)
 {
 	static float room[4];
 	struct op op[2];
@@ -38,9 +41,9 @@ static struct berth_request *request(struct engine *e, size_t n, int64_t timeout
 	ck_assert_uint_le(n, 2);
 	for (size_t i = 0; i < n; i++)
 		ck_assert_ptr_null(op_make(&op[i], &d, 2, 0));
-	r = request_make(e, op, n);
+	r = request_make(s, op, n);
 	ck_assert_ptr_nonnull(r);
-	atomic_fetch_add(&e->collectives, 1); /* as the queue does */
+	atomic_fetch_add(&s->collectives, 1); /* as the queue does */
 	return r;
 }
 
@@ -67,8 +70,8 @@ static void says(const struct berth_request *r, const char *words)
 
 START_TEST(words)
 {
-	struct engine *e = make();
-	struct berth_request *r = request(e, 2, 60000);
+	struct berth_set *s = make();
+	struct berth_request *r = request(s, 2, 60000);
 
 	says(r, "allreduce \"grad\" of 4 f32, sum, and 1 other: new, submitted 0.");
 	says(r, "s ago, its time is over in ");
@@ -94,16 +97,16 @@ START_TEST(words)
 	free(r->why);
 	r->why = NULL;
 	ck_assert_int_eq(request_free(r, &(struct failure){ 0 }), BERTH_TIMEOUT);
-	ck_assert_uint_eq(e->users, 1);
-	ck_assert_uint_eq(e->collectives, 0);
+	ck_assert_uint_eq(s->users, 1);
+	ck_assert_uint_eq(s->collectives, 0);
 }
 END_TEST
 
 /* A request of which each part comes to its end by itself, with the first error. */
 START_TEST(parts)
 {
-	struct engine *e = make();
-	struct berth_request *r = request(e, 1, 0);
+	struct berth_set *s = make();
+	struct berth_request *r = request(s, 1, 0);
 	struct failure why = { .rc = BERTH_TIMEOUT, .text = "first" };
 
 	atomic_fetch_add(&r->parts, 2);
@@ -141,19 +144,19 @@ static void *sleeps(void *arg)
  * test does not end. */
 START_TEST(wakes)
 {
-	struct engine *e = make();
+	struct berth_set *set = make();
 
 	for (unsigned turn = 0; turn < TURNS; turn++) {
-		struct berth_request *r = request(e, 1, 0);
+		struct berth_request *r = request(set, 1, 0);
 		_Atomic uint32_t begun = 0;
-		struct sleeper s[SLEEPERS];
+		struct sleeper sleeper[SLEEPERS];
 
 		for (unsigned i = 0; i < SLEEPERS; i++) {
-			s[i] = (struct sleeper){ .r = r,
-						 .begun = &begun,
-						 .until = i ? REQUEST_DONE
-							    : REQUEST_RUNNING };
-			pthread_create(&s[i].thread, NULL, sleeps, &s[i]);
+			sleeper[i] = (struct sleeper){ .r = r,
+						       .begun = &begun,
+						       .until = i ? REQUEST_DONE
+								  : REQUEST_RUNNING };
+			pthread_create(&sleeper[i].thread, NULL, sleeps, &sleeper[i]);
 		}
 		while (turn % 2 && atomic_load(&begun) < SLEEPERS)
 			sched_yield();
@@ -162,11 +165,11 @@ START_TEST(wakes)
 		if (turn % 3)
 			request_become(r, REQUEST_QUEUED);
 		request_launched(r);
-		pthread_join(s[0].thread, NULL);
+		pthread_join(sleeper[0].thread, NULL);
 		request_end(r, BERTH_OK, NULL, NULL);
 		for (unsigned i = 1; i < SLEEPERS; i++)
-			pthread_join(s[i].thread, NULL);
-		ends(request(e, 1, 0), BERTH_OK);
+			pthread_join(sleeper[i].thread, NULL);
+		ends(request(set, 1, 0), BERTH_OK);
 		ck_assert_int_eq(request_free(r, &(struct failure){ 0 }), BERTH_OK);
 	}
 }

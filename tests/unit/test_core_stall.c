@@ -5,6 +5,9 @@
 #include "lib/base/rank_text.h"
 #include "lib/core/run.h"
 #include "lib/core/init_wait.h"
+#include "lib/core/stall.h"
+#include "lib/core/trace.h"
+#include "lib/core/world.h"
 
 #define S 1000000000u /* ns */
 

@@ -1,13 +1,22 @@
-#include "lib/core/set.h"
+#include "lib/core/sets.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/log.h"
+#include "lib/core/comm.h"
+#include "lib/core/engine.h"
+#include "lib/core/handle.h"
 #include "lib/core/messages.h"
+#include "lib/core/op.h"
+#include "lib/core/region.h"
+#include "lib/core/request.h"
+#include "lib/core/round.h"
+#include "lib/core/set.h"
 #include "lib/core/turns.h"
 #include "lib/core/works.h"
+#include "lib/core/world.h"
 
 /* ---- all that there are ---- */
 
@@ -23,8 +32,8 @@ void set_list(struct berth_set *s)
 
 static void count_set(struct berth_set *s, struct berth_metrics *sum)
 {
-	if (s->engine)
-		engine_count(s->engine, sum);
+	if (s->is_open)
+		engine_count(s, sum);
 }
 
 static void unlist_set(struct berth_set *s)
@@ -57,7 +66,7 @@ static bool all_end(const struct world *w)
 	bool all = true;
 
 	for (struct berth_set *s = w->sets; s; s = s->next)
-		all &= !s->engine || engine_ends(s->engine);
+		all &= !s->is_open || engine_ends(s);
 	return all;
 }
 
@@ -67,8 +76,8 @@ void set_stop_all(struct world *w)
 	for (struct berth_set *s = w->sets; s; s = s->next)
 		atomic_store(&s->comm.aborted, true);
 	for (struct berth_set *s = w->sets; s; s = s->next)
-		if (s->engine)
-			engine_stop(s->engine);
+		if (s->is_open)
+			engine_stop(s);
 	while (!all_end(w))
 		works_nap();
 	pthread_mutex_unlock(&listing);
@@ -108,7 +117,7 @@ berth_result set_run(struct berth_set *set, const struct berth_desc *d)
 	text = op_make(&op, d, set->members.n, set->members.me);
 	if (text)
 		return set_refuse(d, text);
-	rc = engine_run(set->engine, &op, &why);
+	rc = engine_run(set, &op, &why);
 	return rc ? set_tell(rc, &why) : BERTH_OK;
 }
 
@@ -123,7 +132,7 @@ berth_result set_run_for(struct berth_set *set, const struct berth_desc *d,
 	text = op_make(&op, d, set->members.n, set->members.me);
 	if (text)
 		return set_refuse(d, text);
-	rc = engine_run_for(set->engine, &op, slice_ms, later, &why);
+	rc = engine_run_for(set, &op, slice_ms, later, &why);
 	return rc && rc != BERTH_BUSY ? set_tell(rc, &why) : rc;
 }
 
@@ -187,8 +196,8 @@ static void forget_regions(struct world *w)
 /* No call is in it. */
 static void close_comm(struct berth_set *s)
 {
-	if (s->engine)
-		engine_free(s->engine);
+	if (s->is_open)
+		engine_close(s);
 	messages_leave(&s->comm);
 	comm_close(&s->comm);
 }
@@ -198,7 +207,7 @@ static void free_rest(struct berth_set *s)
 	if (s->slot)
 		handle_free(s->slot);
 	members_free(&s->members);
-	free(s);
+	set_let_go(s);
 }
 
 void set_free_all(struct world *w)
@@ -243,12 +252,12 @@ void set_remove(struct berth_set *s)
 {
 	struct world *w = s->world;
 
-	if (s->engine)
-		engine_end_all(s->engine);
+	if (s->is_open)
+		engine_end_all(s);
 	handle_wait(s->slot);
 	unlist_set(s);
-	if (s->engine)
-		engine_free(s->engine);
+	if (s->is_open)
+		engine_close(s);
 	messages_leave(&s->comm);
 	set_leave(s);
 	comm_close(&s->comm);
@@ -259,7 +268,7 @@ void set_remove(struct berth_set *s)
 void set_abort(struct berth_set *s, const char *why)
 {
 	comm_say_abort(&s->comm, why);
-	engine_abort(s->engine);
+	engine_abort(s);
 }
 
 /* ---- the beginning of one ---- */
@@ -271,8 +280,11 @@ struct berth_set *set_alloc(struct world *w, const unsigned *rank, unsigned n)
 	if (!s)
 		return NULL;
 	s->world = w;
+	s->users = 1;
+	pthread_mutex_init(&s->work, NULL);
+	pthread_mutex_init(&s->queue, NULL);
 	if (!members_make(&s->members, rank, n, w->who.host, w->who.rank))
 		return s;
-	free(s);
+	set_let_go(s);
 	return NULL;
 }
