@@ -84,6 +84,8 @@ struct asked_env {
 
 /* How agents on hosts are started. */
 struct reach {
+	enum transport_choice transport;
+	bool allow_same_host;
 	int ssh_port;   /* 0: not given */
 	char *identity; /* -i, or NULL */
 	bool accept_new_hosts;
@@ -92,6 +94,7 @@ struct reach {
 	size_t nnet;
 	bool no_push;
 	long start_timeout_ms;
+	long host_timeout_ms; /* without a message */
 };
 
 /* How the output of the ranks is shown, and where it is kept. */
@@ -102,6 +105,7 @@ struct output_look {
 	bool timestamps;
 	bool coalesce; /* equal lines of several ranks are one */
 	bool sort;
+	bool pty;             /* each rank has a terminal of its own */
 	struct rank_set show; /* both streams of these ranks are shown; default: all */
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 };
@@ -128,10 +132,7 @@ struct request {
 	struct asked_env env;
 
 	/* how hosts are reached */
-	enum transport_choice transport;
-	bool allow_same_host;
 	struct reach reach;
-	long host_timeout_ms;
 	long timeout_ms; /* 0: none */
 	long kill_grace_ms;
 	bool kill_grace_given;
@@ -141,7 +142,6 @@ struct request {
 	/* output and input */
 	struct output_look output;
 	enum summary_form summary;
-	bool pty;
 	char *events_file;
 	uint32_t stdin_rank; /* rank, STDIN_ALL or STDIN_NONE of wire.h; 0 by default */
 

@@ -26,7 +26,7 @@ MOST_MEMBERS = 40
 
 # Units in circles, and structs of too many members, of each program.  These only fall, to 0.
 KNOWN_CIRCLES = {"launcher": 0, "agent": 0, "lib": 0}
-KNOWN_MEMBERS = {"launcher": 2, "lib": 0}
+KNOWN_MEMBERS = {"launcher": 0, "lib": 0}
 
 # What clang prints of a node: its depth, kind and address; its place, if the file is another one than
 # that of the place before; its types.

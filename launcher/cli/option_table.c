@@ -144,7 +144,7 @@ const struct option option_table[] = {
 	  .text = "Trust a host that is not in known_hosts, and add its key there, as "
 		  "StrictHostKeyChecking accept-new does. A key that has changed is still refused." },
 	{ "--transport", "auto|local|ssh|openssh|srun", TOPIC_hosts, 0,
-	  "transport", "BERTH_TRANSPORT", CHOICE(transport, transport_names),
+	  "transport", "BERTH_TRANSPORT", CHOICE(reach.transport, transport_names),
 	  .help = "how agents are started",
 	  .text = "Choose how runner starts an agent on a host. local: without ssh, for this "
 		  "machine only. ssh: with libssh. openssh: with the ssh command. srun: "
@@ -165,7 +165,7 @@ const struct option option_table[] = {
 		  "of another version." },
 
 	{ "--allow-same-host", NULL, TOPIC_hosts, OPTION_SWITCH,
-	  "allow-same-host", "BERTH_ALLOW_SAME_HOST", SWITCH(allow_same_host),
+	  "allow-same-host", "BERTH_ALLOW_SAME_HOST", SWITCH(reach.allow_same_host),
 	  .help = "let several names stand for one machine",
 	  .text = "Run on a machine that the list of hosts has under several names, as on "
 		  "several hosts. Each of them gets all CPUs and GPUs. Without the option this is "
@@ -218,7 +218,7 @@ const struct option option_table[] = {
 		  "then. After one second runner shows which hosts it waits for, and why. Without a "
 		  "terminal this is one warning. -q hides it." },
 	{ "--host-timeout", "TIME", TOPIC_ending, 0,
-	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, host_timeout_ms, 1),
+	  "host-timeout", "BERTH_HOST_TIMEOUT", SECONDS(value_seconds, reach.host_timeout_ms, 1),
 	  .help = "give up a host silent for TIME (60)",
 	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
@@ -303,7 +303,7 @@ const struct option option_table[] = {
 		  "ranks; 'all' stands for all ranks, 'none' for no rank. Hidden output still goes "
 		  "to the files of --output-filename and to the report of a failure." },
 	{ "--pty", NULL, TOPIC_output, OPTION_SWITCH,
-	  "pty", "BERTH_PTY", SWITCH(pty),
+	  "pty", "BERTH_PTY", SWITCH(output.pty),
 	  .help = "give the ranks a terminal as stdout",
 	  .text = "Make stdout of each rank a terminal, so that C programs write line by line. This "
 		  "is the default if stdout of runner is a terminal." },

@@ -384,7 +384,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.app = xcalloc(1, sizeof *r->app),
 		.napp = 1,
 		.reach.start_timeout_ms = 30000,
-		.host_timeout_ms = 60000,
+		.reach.host_timeout_ms = 60000,
 		.kill_grace_ms = 10000,
 		.output.show.all = true,
 		.bind_count = 1,

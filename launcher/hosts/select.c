@@ -446,8 +446,8 @@ static int fill_hosts(struct selection *s, struct chosen *c, const struct reques
 {
 	const bool alone =
 		!r->hosts.n && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
-	const enum transport_choice choice = r->transport != TRANSPORT_AUTO
-						     ? r->transport
+	const enum transport_choice choice = r->reach.transport != TRANSPORT_AUTO
+						     ? r->reach.transport
 						     : usual_transport(&c->allocation);
 	const size_t n = c->hosts.n;
 	const char **names = xcalloc(n, sizeof *names);

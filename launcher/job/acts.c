@@ -74,7 +74,7 @@ static int check_hosts(struct job *j)
 	size_t n = 0;
 	int rc;
 
-	if (j->request->allow_same_host || j->request->topology.n)
+	if (j->request->reach.allow_same_host || j->request->topology.n)
 		return 0;
 	used = xcalloc(j->agents.n, sizeof *used);
 	for (size_t i = 0; i < j->agents.n; i++)
@@ -187,10 +187,10 @@ static void start_ranks(struct job *j)
 	}
 	j->ran = true;
 	e = job_epoch(j);
-	j->names = names_open(&e);
-	j->exchanges = exchanges_open(&e, messages_missed, j);
-	j->fence = fence_open(&e, j->exchanges);
-	j->rank_status = rank_status_open(
+	j->serves.names = names_open(&e);
+	j->serves.exchanges = exchanges_open(&e, messages_missed, j);
+	j->serves.fence = fence_open(&e, j->serves.exchanges);
+	j->serves.status = rank_status_open(
 		&e, &(struct rank_status_uses){ .output = j->output,
 						.events = j->events,
 						.warns = j->request->verbosity >= 0,
@@ -411,6 +411,15 @@ static void acts_drain(struct job *j)
 		output_finish(j->output);
 }
 
+static void end_services(struct services *s)
+{
+	fence_free(s->fence);
+	names_free(s->names);
+	exchanges_free(s->exchanges);
+	rank_status_free(s->status);
+	*s = (struct services){ 0 };
+}
+
 void acts_forget_ranks(struct job *j)
 {
 	for (uint32_t i = 0; j->rank && i < j->plan.np; i++) {
@@ -441,14 +450,7 @@ void acts_forget_ranks(struct job *j)
 	}
 	free(j->spec.master_addr);
 	j->spec.master_addr = NULL;
-	fence_free(j->fence);
-	j->fence = NULL;
-	names_free(j->names);
-	j->names = NULL;
-	exchanges_free(j->exchanges);
-	j->exchanges = NULL;
-	rank_status_free(j->rank_status);
-	j->rank_status = NULL;
+	end_services(&j->serves);
 }
 
 static void acts_restart(struct job *j)
@@ -463,8 +465,7 @@ static void acts_restart(struct job *j)
 	j->epoch++;
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
-	free(j->cause);
-	j->cause = NULL;
+	account_cause(&j->account, NULL);
 	output_restart(j->output);
 	if (j->request->verbosity >= 0)
 		report_note(j, "runner: restart %u of %d: %u rank%s on %u host%s",

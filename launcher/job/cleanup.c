@@ -32,6 +32,13 @@ static void on_end(void *ctx, struct host *h)
 		j->awaited--;
 }
 
+void cleanup_postpone(struct cleanup *c, uint64_t ms)
+{
+	c->agents.setup.deadline_ms += ms;
+	if (c->until_ms)
+		c->until_ms += ms;
+}
+
 void cleanup_send(struct job *j, const struct host *lost)
 {
 	static const struct agents_events events = { .hello = cleanup_on_hello,

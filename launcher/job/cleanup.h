@@ -10,5 +10,7 @@
 
 /* Begin to clean LOST up. */
 void cleanup_send(struct job *j, const struct host *lost);
+/* Its deadlines move by MS. */
+void cleanup_postpone(struct cleanup *c, uint64_t ms);
 
 #endif

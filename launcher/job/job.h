@@ -106,6 +106,15 @@ struct signals {
 	int last;             /* of INT, TERM and HUP */
 	bool said;            /* the user has been told of a TERM or HUP */
 	uint64_t told_ms; /* an agent last said that Slurm sent it TERM; 0: none did */
+	int interrupts;   /* ^C so far */
+};
+
+/* The modules that serve the ranks of one epoch, while ranks may run. */
+struct services {
+	struct exchanges *exchanges;
+	struct fence *fence;
+	struct names *names;
+	struct rank_status *status;
 };
 
 struct job {
@@ -144,16 +153,9 @@ struct job {
 	uint32_t ended, failed; /* ranks of this epoch */
 	uint32_t unstarted; /* told to start, and not yet known to run or to be over */
 	struct job_spec spec;
-	struct exchanges *exchanges;     /* of the epoch, while ranks may run */
-	struct fence *fence;             /* the same */
-	struct names *names;             /* the same */
-	struct rank_status *rank_status; /* the same */
-	bool status_hinted;              /* the user knows how to ask for it */
-
-	/* for --summary: when it began, what hosts used, the first failure of ranks */
-	uint64_t begin_ns;
-	struct usage *usage; /* usage[0..agents.n) */
-	char *cause;         /* of this epoch; or NULL */
+	struct services serves; /* its epoch */
+	bool status_hinted;     /* the user knows how to ask for the ranks' status */
+	struct account account; /* for --summary */
 
 	/* bytes between the user and the ranks */
 	struct output *output; /* once ranks were started */
@@ -161,7 +163,6 @@ struct job {
 	struct events *events;
 	struct progress *progress; /* while agents start */
 	struct signals signals;
-	int interrupts; /* ^C so far */
 };
 
 /* A job for R, which must outlive it, on HOSTS, which it takes over.  E: why

@@ -250,7 +250,7 @@ static uint64_t soft_limit(int what)
 
 static bool has_ptys(const struct job *j)
 {
-	return j->request->pty || isatty(STDOUT_FILENO);
+	return j->request->output.pty || isatty(STDOUT_FILENO);
 }
 
 /* The size of the user's terminal, if there is one.  Its columns are those behind the
@@ -370,7 +370,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		.stack = soft_limit(RLIMIT_STACK),
 		.memlock = soft_limit(RLIMIT_MEMLOCK),
 		.credit_bytes = (uint32_t)j->spec.credit_bytes,
-		.host_timeout_ms = (uint32_t)r->host_timeout_ms,
+		.host_timeout_ms = (uint32_t)r->reach.host_timeout_ms,
 		.env = { (const char *const *)env->v, env->n },
 	};
 }

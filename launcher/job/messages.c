@@ -32,9 +32,9 @@ static void messages_on_hello(void *ctx, struct host *h)
 /* It may be on its way already. */
 static const char *on_host_map_request(struct job *j, struct host *h)
 {
-	if (!j->fence)
+	if (!j->serves.fence)
 		return "'host_map_request' message out of turn";
-	if (fence_uses(j->fence, h))
+	if (fence_uses(j->serves.fence, h))
 		host_map_send(j, h);
 	return NULL;
 }
@@ -51,8 +51,8 @@ void messages_start(struct job *j)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		if (!job_reaches(j, i))
 			continue;
-		if (j->plan.local_size[i] > j->usage[i].ranks)
-			j->usage[i].ranks = j->plan.local_size[i];
+		if (j->plan.local_size[i] > j->account.usage[i].ranks)
+			j->account.usage[i].ranks = j->plan.local_size[i];
 		if (m.mpi & MPI_GIVE_PMIX) {
 			j->agents.host[i].out_due += MPI_QUEUED_MOST + MPI_ANSWER_MOST;
 			if (j->plan.nodes > 1)
@@ -265,9 +265,9 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
 	events_end(j->events);
 	if (fate != FATE_LOST)
-		fence_rank_ended(j->fence, rank);
-	exchange_rank_ended(j->exchanges, rank);
-	names_rank_ended(j->names, rank);
+		fence_rank_ended(j->serves.fence, rank);
+	exchange_rank_ended(j->serves.exchanges, rank);
+	names_rank_ended(j->serves.names, rank);
 }
 
 void messages_missed(void *job, uint32_t rank)
@@ -303,8 +303,8 @@ static const char *messages_on_exited(struct job *j, struct host *h,
 		m->error_printed_ns ? agents_time(h, m->error_printed_ns) : 0;
 	r->text = xstrdup(m->text);
 	r->hint = xstrdup(m->hint);
-	usage_rank(&j->usage[job_index(j, h)], (uint64_t)r->ending.began_ns, m->cpu_us,
-		   m->peak_bytes);
+	usage_rank(&j->account.usage[job_index(j, h)], (uint64_t)r->ending.began_ns,
+		   m->cpu_us, m->peak_bytes);
 	rank_gone(j, h, m->rank, run_of(j, h)->phase);
 	return NULL;
 }
@@ -327,7 +327,7 @@ static const char *on_cleared(struct job *j, struct host *h,
 		return "'cleared' message with an impossible port";
 	if (!phase_host(j, job_index(j, h), RUN_EV_CLEARED))
 		return "'cleared' message that nobody asked for";
-	usage_epoch(&j->usage[job_index(j, h)], m->cpu_us, m->peak_bytes);
+	usage_epoch(&j->account.usage[job_index(j, h)], m->cpu_us, m->peak_bytes);
 	run->unkillable = m->unkillable;
 	h->port = m->port;
 	if (!m->unkillable)
@@ -398,21 +398,21 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(stop_ack, on_stop_ack(j, h))
 		TAKE_JOB(cleared, on_cleared(j, h, &m))
 		TAKE_JOB(host_map_request, on_host_map_request(j, h))
-		TAKE_JOB(exchange, exchange_take(j->exchanges, h, &m))
-		TAKE_JOB(absent, exchange_absent(j->exchanges, h, &m))
+		TAKE_JOB(exchange, exchange_take(j->serves.exchanges, h, &m))
+		TAKE_JOB(absent, exchange_absent(j->serves.exchanges, h, &m))
 		TAKE_JOB(modex_request, mpi_modex_request(j, h, &m))
 		TAKE_JOB(modex_data, mpi_modex_data(j, h, &m))
-		TAKE_JOB(publish, names_publish(j->names, h, &m))
-		TAKE_JOB(lookup, names_lookup(j->names, h, &m))
-		TAKE_JOB(unpublish, names_unpublish(j->names, h, &m))
-		TAKE_JOB(event, names_event(j->names, h, &m))
-		TAKE_JOB(change, fence_change(j->fence, h, &m))
-		TAKE_JOB(lost, fence_lost(j->fence, h, &m))
-		TAKE_JOB(stall, rank_status_stall(j->rank_status, h, &m))
-		TAKE_JOB(rank_op, rank_status_op(j->rank_status, h, &m))
-		TAKE_JOB(query_done, rank_status_done(j->rank_status, h))
+		TAKE_JOB(publish, names_publish(j->serves.names, h, &m))
+		TAKE_JOB(lookup, names_lookup(j->serves.names, h, &m))
+		TAKE_JOB(unpublish, names_unpublish(j->serves.names, h, &m))
+		TAKE_JOB(event, names_event(j->serves.names, h, &m))
+		TAKE_JOB(change, fence_change(j->serves.fence, h, &m))
+		TAKE_JOB(lost, fence_lost(j->serves.fence, h, &m))
+		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
+		TAKE_JOB(rank_op, rank_status_op(j->serves.status, h, &m))
+		TAKE_JOB(query_done, rank_status_done(j->serves.status, h))
 		TAKE_JOB(missing_request,
-			 rank_status_missing_request(j->rank_status, h, &m))
+			 rank_status_missing_request(j->serves.status, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
 		TAKE(terminate, on_terminate(j))
 	default:
@@ -466,7 +466,7 @@ static void on_lost(void *ctx, struct host *h)
 		return;
 	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
-	fence_host_lost(j->fence, index);
+	fence_host_lost(j->serves.fence, index);
 	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
 		uint32_t i = j->plan.ranks[index][local];
 		struct rank *r = &j->rank[i];
@@ -474,7 +474,7 @@ static void on_lost(void *ctx, struct host *h)
 		if (r->state == RANK_ENDED)
 			continue;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
-		usage_rank(&j->usage[index], clock_ns(), 0, 0);
+		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
 		rank_gone(j, h, i, at);
 	}
 }

@@ -249,7 +249,7 @@ void phase_await(struct job *j)
 
 uint32_t phase_close_ms(const struct job *j)
 {
-	return j->ran && j->interrupts < 3 ? CLOSE_MS : CLOSE_SOON_MS;
+	return j->ran && j->signals.interrupts < 3 ? CLOSE_MS : CLOSE_SOON_MS;
 }
 
 uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
@@ -269,7 +269,7 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 		return now_ms + j->grace_ms + CONFIRM_MS;
 	case JOB_CLOSE:
 		close_ms = now_ms + phase_close_ms(j);
-		return j->cleanup.until_ms > close_ms && j->interrupts < 3
+		return j->cleanup.until_ms > close_ms && j->signals.interrupts < 3
 			       ? j->cleanup.until_ms
 			       : close_ms;
 	default:

@@ -380,8 +380,7 @@ void report_cause(struct job *j)
 		return;
 	r = &j->rank[cause];
 	report_describe(j, (uint32_t)cause, &e);
-	free(j->cause);
-	j->cause = xstrdup(e.text);
+	account_cause(&j->account, e.text);
 	events_begin(j->events, "cause");
 	events_number(j->events, "rank", cause);
 	events_text(j->events, "host", j->agents.host[j->plan.rank[cause].host].name);
@@ -390,7 +389,7 @@ void report_cause(struct job *j)
 	events_end(j->events);
 	str_addf(&out, "runner: %s", e.text);
 	if (r->ending.fate != FATE_LOST) {
-		const char *last = rank_status_last(j->rank_status, (uint32_t)cause);
+		const char *last = rank_status_last(j->serves.status, (uint32_t)cause);
 
 		if (!quiet && *last)
 			str_addf(&out, "\n  its last operation: %s", last);
@@ -422,8 +421,8 @@ static void add_reason(struct str *out, const struct job *j)
 		str_add(out, " s has passed");
 	} else if (j->signo)
 		str_add(out, outcome_signal_name(j->signo));
-	else if (j->cause)
-		str_add(out, j->cause);
+	else if (j->account.cause)
+		str_add(out, j->account.cause);
 	else if (j->lost && lost)
 		str_add(out, lost->err.text);
 	else if (j->unread)
@@ -439,12 +438,12 @@ void report_summary(struct job *j, int status)
 	struct summary s = {
 		.job = j->spec.job_id,
 		.status = phase_death(j) ? 128 + phase_death(j) : status,
-		.begin_ns = j->begin_ns,
+		.begin_ns = j->account.begin_ns,
 		.end_ns = clock_ns(),
 		.restarts = j->epoch - 1,
 		.logs = j->request->output.dir,
 		.host = names,
-		.usage = j->usage,
+		.usage = j->account.usage,
 		.n = j->agents.n,
 	};
 

@@ -68,18 +68,18 @@ void job_signal(struct job *j, int signo)
 			j->signo = signo;
 		j->signals.last = signo;
 		if (signo == SIGINT)
-			j->interrupts++;
-		job_take(j, signo != SIGINT      ? EV_TERM
-			    : j->interrupts == 1 ? EV_INT1
-			    : j->interrupts == 2 ? EV_INT2
-						 : EV_INT3);
+			j->signals.interrupts++;
+		job_take(j, signo != SIGINT              ? EV_TERM
+			    : j->signals.interrupts == 1 ? EV_INT1
+			    : j->signals.interrupts == 2 ? EV_INT2
+							 : EV_INT3);
 		break;
 	case SIGUSR1:
 	case SIGUSR2:
 		messages_signal(j, signo, false);
 		break;
 	case SIGQUIT:
-		rank_status_print(j->rank_status);
+		rank_status_print(j->serves.status);
 		break;
 	case SIGCONT:
 		input_wake(j->input);
@@ -117,7 +117,7 @@ void job_open(struct job *j, const struct request *r, const struct selection *ho
 	*j = (struct job){ .request = r,
 			   .epoch = 1,
 			   .source = *hosts,
-			   .begin_ns = hosts->begin_ns,
+			   .account.begin_ns = hosts->begin_ns,
 			   .refused = e };
 	if (e)
 		j->err = *e;
@@ -125,13 +125,14 @@ void job_open(struct job *j, const struct request *r, const struct selection *ho
 	j->timer = event_new(j->base, -1, 0, job_on_timer, j);
 	signals_open(j, job_signal);
 	job_spec_open(&j->spec);
-	j->agents = (struct agents){ .base = j->base,
-				     .host = hosts->host,
-				     .n = hosts->n,
-				     .setup = hosts->setup,
-				     .host_timeout_ms = (uint64_t)r->host_timeout_ms,
-				     .events = &messages_events,
-				     .ctx = j };
+	j->agents =
+		(struct agents){ .base = j->base,
+				 .host = hosts->host,
+				 .n = hosts->n,
+				 .setup = hosts->setup,
+				 .host_timeout_ms = (uint64_t)r->reach.host_timeout_ms,
+				 .events = &messages_events,
+				 .ctx = j };
 	j->agents.setup.base = j->base;
 	for (size_t i = 0; i < hosts->n; i++)
 		hosts->host[i].agents = &j->agents;
@@ -162,7 +163,7 @@ void job_begin(struct job *j)
 	size_t logins = 0;
 
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
-	j->usage = xcalloc(j->agents.n, sizeof *j->usage);
+	j->account.usage = xcalloc(j->agents.n, sizeof *j->account.usage);
 	j->phase = JOB_LAUNCH;
 	if (j->refused) /* there are no hosts */
 		return;
@@ -227,8 +228,7 @@ void job_free(struct job *j)
 	free(j->source.slots_from);
 	free(j->source.warning);
 	check_lines_free(&j->checks);
-	free(j->usage);
-	free(j->cause);
+	account_free(&j->account);
 	job_spec_free(&j->spec);
 	plan_free(&j->plan);
 	progress_close(j->progress);
@@ -239,7 +239,7 @@ void job_free(struct job *j)
 	agents_free(&j->agents);
 	agents_free(&j->cleanup.agents);
 	ssh_pool_close(pool);
-	signals_close(j);
+	signals_close(&j->signals);
 	event_free(j->timer);
 	event_base_free(j->base);
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "common/loop.h"
+#include "launcher/job/cleanup.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
 #include "launcher/output/progress.h"
@@ -23,9 +24,7 @@ static void move_deadlines(struct job *j, uint64_t ms)
 	if (j->limit_ms)
 		j->limit_ms += ms;
 	j->agents.setup.deadline_ms += ms;
-	j->cleanup.agents.setup.deadline_ms += ms;
-	if (j->cleanup.until_ms)
-		j->cleanup.until_ms += ms;
+	cleanup_postpone(&j->cleanup, ms);
 }
 
 static void signals_resume(struct job *j)
@@ -125,11 +124,11 @@ void signals_open(struct job *j, void (*handler)(struct job *j, int signo))
 	signal(SIGPIPE, SIG_IGN);
 }
 
-void signals_close(struct job *j)
+void signals_close(struct signals *s)
 {
-	for (size_t i = 0; i < sizeof j->signals.watch / sizeof *j->signals.watch; i++)
-		if (j->signals.watch[i])
-			event_free(j->signals.watch[i]);
+	for (size_t i = 0; i < sizeof s->watch / sizeof *s->watch; i++)
+		if (s->watch[i])
+			event_free(s->watch[i]);
 	/* A signal that has no rank to go to any more does not change how the job
 	 * ended. */
 	signal(SIGUSR1, SIG_IGN);

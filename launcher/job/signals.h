@@ -11,6 +11,6 @@
  * agents are told, all ranks stop, then runner stops itself; afterwards the time that
  * it stood still counts in no deadline of J. */
 void signals_open(struct job *j, void (*on_signal)(struct job *j, int signo));
-void signals_close(struct job *j);
+void signals_close(struct signals *s);
 
 #endif

@@ -1,6 +1,21 @@
 #include "launcher/job/summary.h"
 
+#include <stdlib.h>
+
+#include "common/str.h"
 #include "launcher/output/events.h"
+
+void account_cause(struct account *a, const char *cause)
+{
+	free(a->cause);
+	a->cause = cause ? xstrdup(cause) : NULL;
+}
+
+void account_free(struct account *a)
+{
+	free(a->usage);
+	free(a->cause);
+}
 
 void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes)
 {

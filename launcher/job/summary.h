@@ -23,6 +23,17 @@ struct usage {
 	uint64_t first_end_ns, last_end_ns;
 };
 
+/* What is noted of a job while it runs. */
+struct account {
+	uint64_t begin_ns;
+	struct usage *usage; /* one for each host */
+	char *cause;         /* the first failure of a rank in this epoch; or NULL */
+};
+
+/* CAUSE, which is copied; NULL: none, in a new epoch. */
+void account_cause(struct account *a, const char *cause);
+void account_free(struct account *a);
+
 /* One rank ended at END_NS. */
 void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes);
 /* An epoch is over on this host, with what its cgroup says, or 0. */

@@ -7,7 +7,7 @@
 
 static void check(const struct request *r)
 {
-	if (!r->napp || r->host_timeout_ms < 1000 || r->kill_grace_ms < 0 ||
+	if (!r->napp || r->reach.host_timeout_ms < 1000 || r->kill_grace_ms < 0 ||
 	    r->reach.start_timeout_ms < 1000 || r->timeout_ms < 0)
 		abort();
 	for (size_t i = 0; i < r->napp; i++)

@@ -58,15 +58,15 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_number(s, "nodes", r->nodes, 0);
 	say_number(s, "bynode", r->map_by, MAP_SLOT);
 	say_number(s, "oversubscribe", r->oversubscribe, 0);
-	if (r->transport)
-		say_text(s, "transport", transports[r->transport]);
+	if (r->reach.transport)
+		say_text(s, "transport", transports[r->reach.transport]);
 	say_number(s, "port", r->reach.ssh_port, 0);
 	say_text(s, "identity", r->reach.identity);
 	say_number(s, "accept", r->reach.accept_new_hosts, 0);
 	say_text(s, "agent", r->reach.agent);
 	say_number(s, "nopush", r->reach.no_push, 0);
 	say_time(s, "start", r->reach.start_timeout_ms, 30000);
-	say_time(s, "host", r->host_timeout_ms, 60000);
+	say_time(s, "host", r->reach.host_timeout_ms, 60000);
 	say_time(s, "timeout", r->timeout_ms, 0);
 	say_time(s, "grace", r->kill_grace_ms, 10000);
 	say_number(s, "gracegiven", r->kill_grace_given, 0);
@@ -91,7 +91,7 @@ static void say_rest(struct str *s, const struct request *r)
 		rank_set_print(s, &r->output.show);
 	}
 	say_number(s, "errors", r->output.show_errors, 0);
-	say_number(s, "pty", r->pty, 0);
+	say_number(s, "pty", r->output.pty, 0);
 	say_text(s, "events", r->events_file);
 	if (r->stdin_rank == STDIN_ALL || r->stdin_rank == STDIN_NONE)
 		say_text(s, "stdin", r->stdin_rank == STDIN_ALL ? "all" : "none");

@@ -296,10 +296,10 @@ START_TEST(phases_last)
 	ck_assert_uint_eq(phase_close_ms(&j), 3000);
 	j.cleanup.until_ms = 6100;
 	ck_assert_uint_eq(phase_deadline_ms(&j, 100), 6100);
-	j.interrupts = 3; /* all was given up */
+	j.signals.interrupts = 3; /* all was given up */
 	ck_assert_uint_eq(phase_deadline_ms(&j, 100), 600);
 	ck_assert_uint_eq(phase_close_ms(&j), 500);
-	j.interrupts = 0;
+	j.signals.interrupts = 0;
 	j.cleanup.until_ms = 0;
 	j.ran = false;
 	ck_assert_uint_eq(phase_deadline_ms(&j, 100), 600);
