@@ -334,8 +334,8 @@ static void engine_wait_for_messages(struct berth_request *r, uint64_t until_ns)
 		      until_ns);
 }
 
-/* Tests the works on devices for a moment, then leaves them to the thread of
- * works.h. */
+/* Tests the works on devices for a moment, then leaves them to their turns
+ * (works.h). */
 static void engine_wait_for_device(struct berth_request *r, uint64_t until_ns)
 {
 	enum { LOOKS = 100 };

@@ -117,7 +117,8 @@ void turn_drop(struct turn *t)
 	for (at = &own.first; *at != t; at = &(*at)->next)
 		;
 	atomic_store(at, t->next);
-	t->hooks->dropped(t);
+	if (t->hooks->dropped)
+		t->hooks->dropped(t);
 	t->nsockets = 0;
 	/* T is gone as soon as its owner has the lock */
 	atomic_store(&t->served, 0);
@@ -148,6 +149,8 @@ static void turn_list_sockets(struct turns *all, struct turn *t)
 	const struct fiber_wait *w = turn_waits(t);
 
 	t->nsockets = 0;
+	if (!w && !t->hooks->sockets)
+		return;
 	if (!turns_have_room(all, w ? w->nsockets : t->hooks->sockets(t, NULL)))
 		return;
 	if (!w)
@@ -236,7 +239,7 @@ static bool turns_are_due(struct turns *all, uint64_t now)
 	bool due = false;
 
 	for (struct turn *t = all->first; t && !due; t = t->next) {
-		if (!t->fiber && t->hooks->is_called(t))
+		if (!t->fiber && t->hooks->is_called && t->hooks->is_called(t))
 			atomic_store(&t->rung, true);
 		due = turn_is_due(t, now);
 	}

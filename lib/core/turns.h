@@ -4,7 +4,7 @@
  * (fiber.h): where a step waits for other ranks, other sets have their turns.  So no
  * set holds up another one, and ranks need no common order of their sets.  (With
  * A = {0, 1}, B = {0, 2}, C = {1, 2} and one thread a rank, steps that wait would block
- * all three.)
+ * all three.)  The messages of all sets take turns, too, and so do works on devices.
  *
  * The first set starts the thread.  It spins for a moment where a step waits in memory.
  * Then it sleeps until its bell is rung (bell.h), something comes on a socket, or a
@@ -24,7 +24,7 @@ struct fiber;
 struct post;
 struct turn;
 
-/* Called by the thread. */
+/* Called by the thread.  SOCKETS, IS_CALLED and DROPPED may be NULL. */
 struct turn_hooks {
 	/* In a fiber: takes the steps of T, and sets T->until_ns.  False: it cannot; it
 	 * rings when it can. */

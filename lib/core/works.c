@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "lib/base/sleep.h"
-#include "lib/base/thread.h"
 #include "lib/base/wait.h"
 #include "lib/core/comm.h"
+#include "lib/core/turns.h"
 
 enum {
 	LOOK_NS = 20000, /* at least, from one test to the next */
@@ -19,17 +19,19 @@ enum {
 	NAP_NS = 50000
 };
 
+static const struct turn_hooks works_turns;
+
 static struct works {
 	pthread_mutex_t lock;
 	struct work *waiting;  /* proposed or agreed */
 	struct work *starting; /* on its way to its device; nothing else is started */
 	struct work *running, **last;
 	uint64_t clock;
-	bool has_thread;
-	pthread_t thread;
-	_Atomic uint32_t bell;
-	_Atomic bool dozes, ends;
-} all = { .lock = PTHREAD_MUTEX_INITIALIZER, .last = &all.running };
+	struct turn turn;    /* while any runs */
+	uint64_t watched_ns; /* of the turn */
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	  .last = &all.running,
+	  .turn.hooks = &works_turns };
 
 void works_lock(void)
 {
@@ -216,7 +218,7 @@ static void start_all(struct work **over)
 	}
 }
 
-/* ---- the thread ---- */
+/* ---- looking ---- */
 
 bool works_poll(void)
 {
@@ -299,49 +301,49 @@ static uint64_t pause_ns(uint64_t now)
 			ns = (now - w->begun_ns) / LOOK_PART;
 		ns = ns < LOOK_NS ? LOOK_NS : ns;
 	}
-	if (!ns)
-		atomic_store(&all.dozes, true);
 	pthread_mutex_unlock(&all.lock);
 	return ns;
 }
 
-static void *works_serve(void *arg)
+/* ---- their turn ---- */
+
+static bool works_take_turn(struct turn *t)
 {
-	uint64_t watched_ns = clock_ns();
+	uint64_t now, ns;
 
-	(void)arg;
-	while (!atomic_load(&all.ends)) {
-		const uint32_t heard = atomic_load(&all.bell);
-		uint64_t now;
-
-		works_poll();
-		now = clock_ns();
-		if (now - watched_ns >= WATCH_NS) {
-			watch_all(now);
-			watched_ns = now;
-		}
-		sleep_on(&all.bell, heard, pause_ns(now));
+	works_poll();
+	now = clock_ns();
+	if (now - all.watched_ns >= WATCH_NS) {
+		all.watched_ns = now;
+		watch_all(now);
 	}
-	return NULL;
+	ns = pause_ns(now);
+	if (ns)
+		t->until_ns = now + ns;
+	return true;
 }
 
-/* Something runs.  Without a thread, those that wait test it. */
-static void wake_thread(void)
+static void works_retire(struct turn *t)
+{
+	pthread_mutex_lock(&all.lock);
+	if (!all.running && !all.starting)
+		turn_drop(t);
+	pthread_mutex_unlock(&all.lock);
+}
+
+static const struct turn_hooks works_turns = { .take = works_take_turn,
+					       .retire = works_retire };
+
+/* Something runs, perhaps.  Without a thread, those that wait test it. */
+static void works_wake(void)
 {
 	bool runs;
 
 	pthread_mutex_lock(&all.lock);
 	runs = all.running || all.starting;
-	if (runs && !all.has_thread) {
-		atomic_store(&all.ends, false);
-		all.has_thread =
-			thread_start(&all.thread, "berth-works", works_serve, NULL);
-	}
 	pthread_mutex_unlock(&all.lock);
-	if (runs && atomic_exchange(&all.dozes, false)) {
-		atomic_fetch_add(&all.bell, 1);
-		sleep_wake(&all.bell);
-	}
+	if (runs && turn_start(&all.turn))
+		turn_ring(&all.turn);
 }
 
 /* ---- the order ---- */
@@ -394,7 +396,7 @@ void works_agree(struct work *w, uint64_t number)
 	}
 	works_finish(over);
 	if (!is_done)
-		wake_thread();
+		works_wake();
 }
 
 void works_withdraw(struct work *w)
@@ -411,7 +413,7 @@ void works_withdraw(struct work *w)
 	start_all(&over);
 	pthread_mutex_unlock(&all.lock);
 	works_finish(over);
-	wake_thread();
+	works_wake();
 }
 
 /* ---- waiting ---- */
@@ -495,13 +497,9 @@ void works_end(struct comm_device *d)
 
 void works_stop(void)
 {
-	if (!all.has_thread)
-		return;
-	atomic_store(&all.ends, true);
-	atomic_fetch_add(&all.bell, 1);
-	sleep_wake(&all.bell);
-	pthread_join(all.thread, NULL);
-	all.has_thread = false;
+	if (atomic_load(&all.turn.served))
+		turn_leave(&all.turn);
+	atomic_store(&all.turn.leaves, false);
 }
 
 void works_in_child(void)
@@ -509,5 +507,5 @@ void works_in_child(void)
 	pthread_mutex_init(&all.lock, NULL);
 	all.waiting = all.running = all.starting = NULL;
 	all.last = &all.running;
-	all.has_thread = false;
+	all.turn = (struct turn){ .hooks = &works_turns };
 }

@@ -15,8 +15,9 @@
  * A work may be on its way to its device for a while (device.h).  Nothing is started
  * meanwhile, so that devices get all works in that order.
  *
- * A thread tests what runs, while anything does; so do those that wait.  It also looks
- * for ranks that are gone. */
+ * While anything runs, the works have turns (turns.h), in which they are tested.
+ * Threads that wait test them, too.  In a turn they also look for ranks that are
+ * gone. */
 #ifndef BERTH_LIB_WORKS_H
 #define BERTH_LIB_WORKS_H
 
@@ -112,7 +113,7 @@ void works_nap(void);
 /* All works of D that are under way end with BERTH_ABORTED. */
 void works_end(struct comm_device *d);
 
-/* No set is left: the thread ends. */
+/* No set is left: there are no more turns. */
 void works_stop(void);
 /* After fork(2) in the child. */
 void works_in_child(void);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/core/turns.h"
 #include "lib/core/works.h"
 
 enum { SETS = 3 };
@@ -88,11 +89,13 @@ static struct comm comm[SETS];
 static struct comm_device device[SETS];
 static const struct op op = { .coll = { .kind = BERTH_BARRIER }, .memory = BERTH_CUDA };
 static struct work *work[SETS];
+static struct bell bell;
 
 static void setup(void)
 {
 	static const char *const names[SETS] = { "A", "B", "C" };
 
+	turns_open(&bell, -1, 1, 2);
 	started[0] = '\0';
 	done = true;
 	revoked = overs = 0;
@@ -117,6 +120,7 @@ static void teardown(void)
 	for (unsigned i = 0; i < SETS; i++)
 		works_let_go(work[i]);
 	works_stop();
+	turns_close();
 }
 
 START_TEST(lower_number_holds_back)
