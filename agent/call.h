@@ -35,7 +35,7 @@ bool call_how_read(struct call_how *how, const char *text);
 /* Read C from stdin.  0, or -1 with E.  E_AGENT_OTHER: runner has another version. */
 int call_read(struct call *c, const struct call_how *how, struct err *e);
 
-/* The same from the frame F, which is a `call`. */
+/* As call_read(), from the frame F, which is a `call`. */
 int call_take(struct call *c, const struct call_how *how, const struct wire_frame *f,
 	      struct err *e);
 

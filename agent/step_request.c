@@ -336,7 +336,7 @@ int step_options_read(struct step_options *o, const char *text, struct err *e)
 
 /* ---- Slurm's lists ---- */
 
-/* Of each range in brackets its first number stands for it. */
+/* The first number of each range in brackets stands for it. */
 bool step_first_host(char *out, size_t size, const char *list)
 {
 	size_t n = 0;

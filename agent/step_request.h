@@ -11,7 +11,7 @@ enum {
 	STEP_HOST_NUMBER_MAX = 100000000
 };
 
-/* What --berth=WORD,WORD asks for. */
+/* The wishes in --berth=WORD,WORD. */
 struct step_options {
 	struct place_options place;
 	enum gpu_visible gpu_visible;
@@ -43,8 +43,9 @@ int step_options_read(struct step_options *o, const char *text, struct err *e);
 bool step_first_host(char *out, size_t size, const char *list);
 /* The hosts of LIST, or 0 if it is no list. */
 uint32_t step_count_hosts(const char *list);
-/* Of the nodes of LAYOUT, "2(x3),1", those with more than LOCAL tasks into SIZE; those
- * of them before NODE into RANK.  False if it is no layout. */
+/* LAYOUT is the tasks of each node, as "2(x3),1".  SIZE becomes the number of nodes
+ * with more than LOCAL tasks, and RANK the number of these in front of NODE.  False:
+ * LAYOUT is none. */
 bool step_cross(uint32_t *rank, uint32_t *size, const char *layout, uint32_t local,
 		uint32_t node);
 /* The masks of --cpu-bind=map_cpu:LIST or mask_cpu:LIST for N tasks; Slurm begins the

@@ -45,7 +45,7 @@ static void stream_on_writable(evutil_socket_t fd, short what, void *arg)
 	(void)arg; /* each turn sends */
 }
 
-/* What is to be written next. */
+/* The buffer that is to be written next. */
 static struct buf *next_out(struct stream *s)
 {
 	const size_t most = s->out.len < WRITE_BYTES ? s->out.len : WRITE_BYTES;

@@ -14,7 +14,7 @@
  * a directory).  REGULAR: refuse other files than regular ones (EINVAL), so that a pipe
  * such as bash's <(...) keeps its bytes for the program. */
 int file_read(struct str *out, const char *path, size_t most, bool regular);
-/* The same with stdin, from where it is. */
+/* As file_read(), from stdin, at its present place. */
 int file_read_stdin(struct str *out, size_t most);
 /* The first SIZE - 1 bytes of the file PATH, as one read gives them, and a NUL into
  * OUT: how many, or -1 with errno.  A FIFO is not waited for. */

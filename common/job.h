@@ -59,7 +59,7 @@ enum job_flag {
 	JOB_HOROVOD = 1024, /* `import horovod` gives ranks berth */
 };
 
-/* What --check finds out, in the order of its lines. */
+/* The findings of --check, in the order of its lines. */
 enum check_row {
 	CHECK_SSH,
 	CHECK_AGENT,

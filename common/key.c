@@ -7,7 +7,7 @@
 #include <sodium/utils.h>
 #include <string.h>
 
-/* Of a call: magic, public key, MAC.  Of an answer: public key, MAC. */
+/* A call has a magic, a public key and a MAC.  An answer has a public key and a MAC. */
 enum { MAGIC_BYTES = 8, PUBLIC_BYTES = 32, MAC_BYTES = KEY_CALL_MAC_BYTES };
 static const unsigned char magic[MAGIC_BYTES] = "berthcl";
 
@@ -36,7 +36,7 @@ static void make_pair(struct key_side *s, unsigned char public[PUBLIC_BYTES])
 	crypto_scalarmult_base(public, s->own);
 }
 
-/* Of the call, and of what the answer adds to it. */
+/* The MAC of the call, and of what the answer adds to it. */
 static void key_mac(const struct key_side *s, const unsigned char *answer,
 		    unsigned char out[MAC_BYTES])
 {

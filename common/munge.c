@@ -14,8 +14,8 @@ enum {
 	OPT_UID_RESTRICTION = 9,
 	TTL_MAXIMUM = -1,
 	SUCCESS = 0,
-	/* What was wrapped is given all the same.  The first two depend on what munged
-	 * allows, not on what we do. */
+	/* For these results munge gives the data all the same.  The first two depend on
+	 * what munged allows, not on what we do. */
 	EXPIRED = 15,
 	REWOUND = 16,
 	REPLAYED = 17

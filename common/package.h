@@ -33,8 +33,9 @@ uid_t package_owner(void);
  * found is, unless it is NULL.  P is for package_free() in each case. */
 bool package_find(struct package *p, const char *other, uid_t owner, struct str *why);
 
-/* The same for its libberth alone: each start asks for that, and the modules take five
- * times as many calls of the system (1 % of the time of `runner -np 1 true`). */
+/* As package_find(), for its libberth alone: each start asks for that, and the modules
+ * take five times as many calls of the system (1 % of the time of `runner -np 1
+ * true`). */
 bool package_find_library(struct package *p, const char *other, uid_t owner);
 
 /* The directory FOLDER has the package berth, and no other user could change it there.

@@ -34,12 +34,12 @@ enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
  * bytes of one job's app and job frames. */
 enum { WIRE_RANKS_MAX = 1 << 20, WIRE_HOST_MAX = 65536, WIRE_JOB_BYTES_MAX = 32 << 20 };
 
-/* What hosts exchange through the launcher, many at a time.  The same ranks number
- * those of a use one after the other, each rank for itself.
- * EXCHANGE_INIT: of an init round of libberth, whose number it is; of all ranks; the
- * texts that they tell each other, NUL-ended, by local rank.
+/* Hosts exchange texts and records through the launcher, many at a time.  The ranks of
+ * an exchange number those of one use one after the other, each rank for itself.
+ * EXCHANGE_INIT: an init round of libberth, whose number it is, of all ranks.  A host
+ * gives the texts of its ranks, NUL-ended, by local rank.
  * EXCHANGE_PMI1: a barrier of PMI-1, with what was put since the last one.
- * EXCHANGE_PMIX_*: of these ranks in PMIx; what one host gives is a record (pmix.h). */
+ * EXCHANGE_PMIX_*: some ranks in PMIx.  A host gives a record (pmix.h). */
 enum exchange_use {
 	EXCHANGE_INIT,
 	EXCHANGE_PMI1,

@@ -41,10 +41,11 @@ struct host_in_list {
  * E; H is then {0} again. */
 int hosts_parse(struct hosts *h, const char *spec, struct err *e);
 
-/* The same for a host file, or stdin if PATH is "-"; errors say "file:line". */
+/* As hosts_parse(), for a host file, or stdin if PATH is "-".  Errors say
+ * "file:line". */
 int hosts_read_file(struct hosts *h, const char *path, struct err *e);
 
-/* The same for the text of such a file; errors say "WHERE:line". */
+/* As hosts_read_file(), for the text of such a file; errors say "WHERE:line". */
 int hosts_parse_lines(struct hosts *h, const char *text, const char *where,
 		      struct err *e);
 

@@ -30,7 +30,7 @@ struct app {
 	char *np_from;      /* the source of np: "-np", "BERTH_NP", or NULL */
 	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
 	char *wdir;         /* its --wdir, or NULL */
-	/* Of an app behind a ':'.  Those of the first app are the job's. */
+	/* For an app behind a ':'.  Those of the first app are the job's. */
 	struct hosts hosts; /* its -H, or none */
 	char *hosts_from;
 	int per_host; /* its -ppn; 0: not given */
@@ -60,14 +60,14 @@ bool rank_set_has(const struct rank_set *set, uint32_t rank);
 bool rank_set_first(const struct rank_set *set, uint32_t from, uint32_t *rank);
 /* How many ranks were added. */
 size_t rank_set_count(const struct rank_set *set);
-/* The same ranks were added to both. */
+/* Were the same ranks added to both? */
 bool rank_set_equal(const struct rank_set *a, const struct rank_set *b);
 /* Append the ranks that were added: "0,8-11". */
 void rank_set_print(struct str *out, const struct rank_set *set);
 /* SET is empty again. */
 void rank_set_free(struct rank_set *set);
 
-/* What the user says of the environment of all apps. */
+/* The user's wishes for the environment of all apps. */
 struct asked_env {
 	/* As -x, but for every app: BERTH_EXPORT, config files, -mca, -genv.  Of two
 	 * entries for a name the later one counts.  The entries of an app come last. */

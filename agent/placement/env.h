@@ -53,8 +53,8 @@ struct env_rank {
  * job's gpu_visible mode, "" if it stays as it is.  Appends to S. */
 void env_visible(struct str *s, const struct env_rank *r);
 
-/* What all ranks of one app have in common: made once, since most of it is.  Borrows
- * the strings of R and of OWN. */
+/* The part of the environment that all ranks of one app have in common.  It is made
+ * once, since it is most of it.  Borrows the strings of R and of OWN. */
 struct env_base {
 	const char **v;
 	size_t n;
@@ -70,10 +70,10 @@ char **env_build(const struct env_base *b, const struct env_rank *r);
 const char *env_get(const struct env_base *b, const char *name);
 void env_base_free(struct env_base *b);
 
-/* What another launcher's task gets of R: "NAME=VALUE" into SET for each variable, into
- * DEFAULTS for those that are set if they have no value, and into UNSET the names that
- * are taken away.  Slurm's variables, PMI's, and those by which Berth's own agent and
- * its ranks find each other are left as they are. */
+/* The environment of R, for a task of another launcher: "NAME=VALUE" into SET for each
+ * variable, into DEFAULTS for those that are set if they have no value, and into UNSET
+ * the names that are taken away.  Slurm's variables, PMI's, and those by which Berth's
+ * own agent and its ranks find each other are left as they are. */
 void env_task(struct strv *set, struct strv *defaults, struct strv *unset,
 	      const struct env_rank *r);
 

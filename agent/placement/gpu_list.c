@@ -63,8 +63,8 @@ bool gpu_is_one(uint16_t class_id, uint16_t vendor, uint16_t device)
 	return vendor == PCI_NVIDIA || (vendor == PCI_AMD && device != ES1000);
 }
 
-/* no_locality says whether the GPU reports its place; home, where the allowed CPUs
- * near it are. */
+/* G is near NODE.  Sets its home, and no_locality: on a machine of several NUMA nodes,
+ * a GPU that is near all CPUs does not report its place. */
 void gpu_set_node(struct gpu *g, const struct topo *t, int node)
 {
 	g->home = topo_home(t, node);

@@ -82,8 +82,8 @@ static int place_domain(const struct place_work *w, int home)
 	}
 }
 
-/* Equal shares of each rank's domain.  If these are more than there is, equal shares of
- * the machine. */
+/* Each rank gets an equal share of its domain.  If the shares are together more units
+ * than there are, it gets an equal share of the machine. */
 static void want_shares(struct place_work *w)
 {
 	size_t sum = 0, n = w->p->n;

@@ -29,8 +29,8 @@ int place_ranks(struct placement *p, const struct topo *t, const struct gpus *g,
  * taken.  Unless MAY is NULL, rank R uses a GPU I with MAY[R * g->n + I] or none. */
 void place_fit(int *gpu, const struct topo *t, const struct gpus *g, size_t n,
 	       const struct cpuset *masks, const bool *may);
-/* The same as place_ranks() for N ranks that another launcher has bound to MASKS: these
- * stay, and the GPUs fit them.  No berth is bound. */
+/* As place_ranks(), for N ranks that another launcher has bound to MASKS: these stay,
+ * and the GPUs fit them.  No berth is bound. */
 void place_fixed(struct placement *p, const struct topo *t, const struct gpus *g,
 		 size_t n, const struct cpuset *masks, const bool *may);
 void placement_free(struct placement *p);

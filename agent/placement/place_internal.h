@@ -15,7 +15,7 @@ enum place_mode {
 	PLACE_DIVIDE, /* no GPU: all units in order, evenly */
 };
 
-/* What a rank gets a number of. */
+/* A thing of which a rank gets a number: a core, a PU, a socket. */
 struct unit {
 	int node;     /* its topo_node; for a NUMA node the object it belongs to */
 	int core, pu; /* index of the core; of the PU in the core, -1: all of them */
@@ -47,7 +47,8 @@ void place_units_free(struct place_work *w);
 
 /* Fill the berths' cpus.  A unit goes to one rank: the sum of want is <= nunit. */
 void place_fill(struct place_work *w);
-/* The same if units must be shared, with at most CAP ranks on each if possible. */
+/* As place_fill(), if ranks have to share units: at most CAP ranks on each, if
+ * possible. */
 void place_walk(struct place_work *w, size_t cap);
 void place_divide(struct place_work *w);
 

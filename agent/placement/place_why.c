@@ -12,7 +12,8 @@ static int level_reached(const struct topo *t, const struct cpuset *cpus, int ho
 	return home;
 }
 
-/* Of objects with the same CPUs the highest has the name that people know. */
+/* Objects may have the same CPUs.  The highest of them has the name that people
+ * know. */
 static const char *name_of(const struct topo *t, int node)
 {
 	return t->node[topo_covering(t, &t->node[node].cpus)].name;

@@ -87,10 +87,10 @@ struct topo {
  * are the CPUs of hwloc's allowed set, and live only those of this process's affinity
  * mask.  0, or -1 with E (E_TOPOLOGY). */
 int topo_load(struct topo *t, const char *xml, struct err *e);
-/* Of the CPUs that are allowed in T, only those in CPUS, of which there is one. */
+/* Only those CPUs stay allowed in T that are in CPUS, too.  There is at least one. */
 void topo_restrict(struct topo *t, const struct cpuset *cpus);
 void topo_free(struct topo *t);
-/* The same as hwloc's XML, for other programs.  To be freed; "" if hwloc can't. */
+/* T as hwloc's XML, for other programs.  To be freed; "" if hwloc can't. */
 char *topo_xml(const struct topo *t);
 
 /* Whether node ABOVE is BELOW or one of its ancestors. */

@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "common/wire.h"
 
-/* What a PMIx server is told that only others know, as texts. */
+/* Facts, as texts, that a PMIx server cannot find out itself. */
 struct server_pmix {
 	/* to open */
 	wire_strv libraries; /* libpmix, to be tried in this order */

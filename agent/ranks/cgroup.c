@@ -110,7 +110,7 @@ static bool read_mount(const char *line, bool v2, char root[PATH_BYTES],
 			       has_word(options, strlen(options), "freezer");
 }
 
-/* Of the many lines of mountinfo, the next one of this version; NULL at the end. */
+/* The next line of mountinfo for this version, or NULL at the end. */
 static char *next_cgroup(const char **text, bool v2)
 {
 	const char *hit = strstr(*text, v2 ? " - cgroup2 " : " - cgroup ");

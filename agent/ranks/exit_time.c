@@ -31,7 +31,7 @@ void exit_time_watch(struct exit_time *t, struct event_base *base, int fd)
 	loop_watch(t->readable);
 }
 
-/* Of several errors in a row the first counts: the others follow from it. */
+/* The first of several errors in a row counts: the others follow from it. */
 void exit_time_stderr(struct exit_time *t, const void *text, size_t n)
 {
 	static const char sign[] = "Traceback (most recent call last)";

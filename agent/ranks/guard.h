@@ -16,7 +16,8 @@
 #include "agent/ranks/cgroup.h"
 #include "common/err.h"
 
-/* What either of both removes, in memory of both; NULL if there is no such memory. */
+/* The things that the agent or its guardian removes, in memory of both; NULL if there
+ * is no such memory. */
 struct guarded {
 	struct cgroup *cgroup;        /* of the job */
 	struct pmix_folders *folders; /* of its PMIx server */

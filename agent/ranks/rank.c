@@ -187,7 +187,7 @@ static bool lost_pmix(const struct ranks *r, const char **why)
 	return pid && proc_exiting(pid);
 }
 
-/* What MPI knows of the end of local rank LOCAL goes before its status. */
+/* Tells the end of local rank LOCAL as MPI knows it, before its status. */
 static void say_mpi_end(struct ranks *r, size_t local, int status,
 			struct wire_exited *m, struct str *why)
 {

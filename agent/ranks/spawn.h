@@ -13,7 +13,7 @@
 #include "agent/ranks/io.h"
 #include "common/wire.h"
 
-/* What to exec: looked up once for all ranks of an app. */
+/* The program to exec: looked up once for all ranks of an app. */
 struct program {
 	char *path;   /* as given to execve; relative to the rank's wdir where it has a
 			 '/' */

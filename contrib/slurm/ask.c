@@ -114,7 +114,7 @@ static long long ask_now_ms(void)
 	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* What is said so far. */
+/* The talk so far. */
 struct talk {
 	int fd;
 	const char *request;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Who the program runs as. */
+/* The user as whom the program runs. */
 struct ask_user {
 	uid_t uid;
 	gid_t gid;

@@ -44,7 +44,8 @@ enum {
 	GATHER_MS = 5000 /* between the first task that comes and the answer */
 };
 
-/* Of this process, which is srun's, sbatch's, salloc's or one step's slurmstepd. */
+/* The state of this process, which is srun's, sbatch's, salloc's or one step's
+ * slurmstepd. */
 static struct {
 	char option[OPTION_BYTES]; /* --berth=OPTION */
 	bool given;
@@ -508,7 +509,7 @@ static void spank_gather(spank_t sp, uint32_t local, bool gpus)
 
 enum about { ABOUT_RANK, ABOUT_BERTH, ABOUT_VISIBLE };
 
-/* What variable NAME tells of. */
+/* The subject of variable NAME. */
 static enum about spank_about(const char *name)
 {
 	if (strstr(name, "_VISIBLE_DEVICES"))

@@ -33,7 +33,7 @@ const struct compat *compat_find(const char *name);
  * and else refused: 0, or -1 with E. */
 int compat_settle(const struct request *r, struct strv *notes, struct err *e);
 
-/* What becomes of C, for help and man page: "ignored", "refused", "same as", "sets",
+/* The fate of C, for help and man page: "ignored", "refused", "same as", "sets",
  * "checked" or "in part". */
 const char *compat_fate(const struct compat *c);
 

@@ -391,7 +391,7 @@ static const char *allocation_next_word(const char **text, size_t *n, bool line)
 	return *n ? word : NULL;
 }
 
-/* The same for the lines "host slots queue cpus" of Grid Engine. */
+/* Adds the hosts of lines "host slots queue cpus", as Grid Engine writes them. */
 static void add_queues(struct str *out, const char *text)
 {
 	while (*text) {

@@ -24,7 +24,7 @@ enum allocation_manager {
 	ALLOCATION_HOST_FILE /* of mpirun, mpiexec: Kubernetes */
 };
 
-/* What has to be read beside the environment. */
+/* The text that has to be read beside the environment. */
 enum allocation_text { ALLOCATION_ENV, ALLOCATION_FILE, ALLOCATION_PROGRAM };
 
 /* {0} is none. */

@@ -57,7 +57,7 @@ static int read_answer(struct str *text, int sock)
 	return 0;
 }
 
-/* What the command ARGV, which a message calls COMMAND, says of the job of A. */
+/* Reads what the command ARGV says of the job of A.  A message calls it COMMAND. */
 static int load_ask(struct str *text, const struct allocation *a, char *const *argv,
 		    char *const *env, const char *command, struct err *e)
 {

@@ -16,7 +16,7 @@ int allocation_load(struct allocation *a, char *const *env, struct err *e);
 int allocation_load_gpus(char **option, bool *own_gpus, const struct allocation *a,
 			 char *const *env, struct err *e);
 
-/* What `scontrol show config` says in ENV, to TEXT: nothing if it fails. */
+/* Adds the output of `scontrol show config` in ENV to TEXT: nothing if it fails. */
 void allocation_load_config(struct str *text, const struct allocation *a,
 			    char *const *env);
 

@@ -130,7 +130,8 @@ static int take_rest(struct chosen *c, struct err *e)
 	return rc;
 }
 
-/* What each list of hosts of R gives on each host, if an app behind a ':' has one. */
+/* If an app behind a ':' has a list of hosts, notes how much each list of R gives on
+ * each host. */
 static void read_lists(struct chosen *c, const struct request *r)
 {
 	const bool managed = c->allocation.manager != ALLOCATION_NONE;
@@ -419,7 +420,7 @@ static int prepare_key(struct selection *s, const struct allocation *from,
 	return key == SRUN_KEY_MUNGE || key == SRUN_KEY_CLEAR ? 0 : -1;
 }
 
-/* What srun needs to know of each host. */
+/* Notes the facts of each host that srun needs. */
 static int prepare_srun(struct selection *s, const struct chosen *c, struct err *e)
 {
 	char **gpus = xcalloc(c->allocation.hosts.n, sizeof *gpus);

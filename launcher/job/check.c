@@ -211,7 +211,7 @@ const char *check_done(struct job *j, struct host *h, const struct wire_check_do
 	return NULL;
 }
 
-/* What the first rows of host I say: how its agent was reached, and why it was lost. */
+/* Adds the first rows of host I: how its agent was reached, and why it was lost. */
 static void add_reached(struct job *j, size_t i)
 {
 	const struct host *h = &j->agents.host[i];

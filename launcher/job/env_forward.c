@@ -22,7 +22,7 @@ static const struct {
 	const char *pattern;
 	enum travel travel;
 } rules[] = {
-	/* What a resource manager says about the job is useful to all ranks. */
+	/* A resource manager's words about the job are useful to all ranks. */
 	{ "SLURM_JOB_*", TRAVELS },
 	{ "SLURM_JOBID", TRAVELS },
 	{ "SLURM_ARRAY_*", TRAVELS },

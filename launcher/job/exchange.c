@@ -22,7 +22,7 @@ struct absence {
 	struct absence *next;
 };
 
-/* What one host gives. */
+/* The part of one host. */
 struct giver {
 	uint32_t host;
 	bool gave; /* all of it has come */

@@ -36,7 +36,7 @@ struct exchange {
 /* HOST, which has given all it has to E, waits in vain, and has been told. */
 typedef bool exchange_refuses(void *ctx, const struct exchange *e, uint32_t host);
 
-/* What is special in those of libberth: a host gives to one at a time. */
+/* The exchanges of libberth have a rule of their own: a host gives to one at a time. */
 struct exchange_policy {
 	void *ctx;
 	/* May HOST give M?  FIRST: it is its first part.  What is wrong, or NULL: *MOST
@@ -49,8 +49,8 @@ struct exchange_policy {
 	exchange_refuses *refuses;
 };
 
-/* Of epoch E: for acts.c.  MISSED is called if RANK has ended and others wait for it;
- * maybe more than once. */
+/* For acts.c: the exchanges of epoch E.  MISSED is called if RANK has ended and others
+ * wait for it; maybe more than once. */
 struct exchanges *exchanges_open(const struct epoch *e,
 				 void (*missed)(void *ctx, uint32_t rank), void *ctx);
 void exchanges_free(struct exchanges *x); /* takes NULL */

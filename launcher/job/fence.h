@@ -16,15 +16,15 @@
 
 struct fence;
 
-/* Of epoch E, whose exchanges are X: for acts.c. */
+/* For acts.c: the fence of epoch E, whose exchanges are X. */
 struct fence *fence_open(const struct epoch *e, struct exchanges *x);
 void fence_free(struct fence *f); /* takes NULL */
 
 /* H's ranks use the library.  True: this is new, and H has no host map yet. */
 bool fence_uses(struct fence *f, const struct host *h);
 
-/* What agents say: each returns what is wrong with it, or NULL.  F is NULL, here and
- * below, while no rank may run. */
+/* Messages of agents: each function returns the fault of the message, or NULL.  F is
+ * NULL, here and below, while no rank may run. */
 const char *fence_change(struct fence *f, const struct host *h,
 			 const struct wire_change *m);
 const char *fence_lost(struct fence *f, const struct host *h,

@@ -16,7 +16,7 @@ enum {
 
 /* ---- what is looked for ---- */
 
-/* What uses a local rank as a device.  The first row that matches decides. */
+/* Programs that use a local rank as a device.  The first row that matches decides. */
 static const struct pattern {
 	const char *word; /* for fnmatch() */
 	enum {
@@ -60,7 +60,7 @@ static const char *const programs[][32] = {
 	[SHELL] = { "sh", "bash", "dash", "zsh", "ksh" },
 	[PYTHON_FILE] = { "*.py" },
 	[SHELL_FILE] = { "*.sh", "*.bash" },
-	/* What these start uses all GPUs, or a local rank that they set. */
+	/* Programs that these start use all GPUs, or a local rank that they set. */
 	[LAUNCHER] = { "torchrun", "accelerate", "deepspeed", "torch.distributed.run",
 		       "torch.distributed.launch" },
 	/* These run the command that follows their options: programs, Python modules,

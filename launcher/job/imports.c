@@ -105,7 +105,7 @@ static bool is_wrapper(const char *word)
 	return false;
 }
 
-/* What a program is given as: -c TEXT, -m MODULE or a file. */
+/* A program is given as -c TEXT, -m MODULE or a file. */
 struct entry {
 	const char *how, *what;
 };

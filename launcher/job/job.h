@@ -50,7 +50,7 @@ enum host_phase {
 	RUN_PHASES
 };
 
-/* What the job knows of one host, beside its agent. */
+/* The state of one host in the job, beside its agent. */
 struct host_run {
 	/* These three outlast an epoch. */
 	enum host_phase phase;  /* only phase_host() assigns it */
@@ -177,7 +177,7 @@ void job_free(struct job *j);
 
 /* The first phase. */
 void job_begin(struct job *j);
-/* What the record says is due, until nothing is. */
+/* Does what the record says is due, until nothing is. */
 void job_turn(struct job *j);
 /* Run the loop until J is in PHASE or in a later one. */
 void job_until(struct job *j, enum job_phase phase);

@@ -83,7 +83,7 @@ void job_spec_free(struct job_spec *s)
 
 /* ---- what -x sets ---- */
 
-/* What --export names, --env-file and -x of each app. */
+/* Reads the variables that --export names, --env-file and -x of each app. */
 static int read_environments(struct job *j, const struct strv *own)
 {
 	const struct request *r = j->request;
@@ -314,7 +314,7 @@ static void list_hosts(const struct job *j, struct str *list)
 		str_free(list);
 }
 
-/* What is the same for all hosts. */
+/* The part of the job that is the same for all hosts. */
 static struct wire_job common_job(const struct job *j, const struct strv *env,
 				  const char *host_list)
 {

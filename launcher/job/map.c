@@ -12,7 +12,7 @@ struct room {
 	uint32_t slots, most;
 };
 
-/* What pools have taken of a host. */
+/* The slots of a host that pools have taken. */
 struct use {
 	uint32_t ranks, slots;
 	uint32_t new; /* ranks of the pool that is being filled */
@@ -38,7 +38,7 @@ static size_t pool_of(const struct request *r, size_t a)
 	return r->app[a].hosts.n || r->app[a].per_host ? a : 0;
 }
 
-/* What -ppn, or --map-by ppr:N:OBJECT, gives host H. */
+/* The number that -ppn, or --map-by ppr:N:OBJECT, gives host H. */
 static int per_host(const struct pool *q, const struct map_host *h)
 {
 	const long n = (long)q->per_host * (q->per_object == PER_SOCKET ? h->sockets

@@ -153,7 +153,7 @@ static const char *on_berth(struct job *j, struct host *h, const struct wire_ber
 	return NULL;
 }
 
-/* What M says of the programs.  What is wrong with it, or NULL. */
+/* M tells of the programs.  Returns the fault of M, or NULL. */
 static const char *on_programs(struct job *j, struct host *h,
 			       const struct wire_placed *m)
 {

@@ -10,7 +10,7 @@ extern const struct agents_events messages_events;
 
 /* To each host with ranks: exec them. */
 void messages_start(struct job *j);
-/* The same: TERM to their ranks, and KILL after GRACE_MS; 0: KILL at once. */
+/* Each agent stops its ranks: TERM, and KILL after GRACE_MS; 0: KILL at once. */
 void messages_stop(struct job *j, uint32_t grace_ms);
 /* SIGNO to the ranks' main processes, or to their whole trees, once ranks run. */
 void messages_signal(struct job *j, int signo, bool tree);

@@ -12,7 +12,7 @@ enum { MPI_QUEUED_MOST = 64 << 20, MPI_ANSWER_MOST = 17 << 20 };
 /* Bits of enum mpi_given, from what all hosts found. */
 uint32_t mpi_given(const struct job *j);
 
-/* What agents say: each returns what is wrong with it, or NULL. */
+/* Messages of agents: each function returns the fault of the message, or NULL. */
 const char *mpi_modex_request(struct job *j, struct host *h,
 			      const struct wire_modex_request *m);
 const char *mpi_modex_data(struct job *j, struct host *h,

@@ -19,7 +19,7 @@ enum {
 	EVENTS_QUEUED_MOST = 16 << 20
 };
 
-/* What is published under one name. */
+/* A value that is published under one name. */
 struct name {
 	char *key, *value;
 	size_t size;
@@ -170,7 +170,7 @@ static void say_status(struct names *n, uint32_t host, uint32_t id,
 			  .epoch = n->epoch.number, .id = id, .status = status });
 }
 
-/* What there is of KEYS.  False: not all, and MUST_ALL. */
+/* Answers with those of KEYS that are there.  False: not all, and MUST_ALL. */
 static bool names_answer(struct names *n, uint32_t host, uint32_t id,
 			 const wire_strv *keys, bool must_all)
 {

@@ -15,8 +15,8 @@ struct names;
 struct names *names_open(const struct epoch *e);
 void names_free(struct names *n); /* takes NULL */
 
-/* What agents say: each returns what is wrong with it, or NULL.  N is NULL, here and
- * below, while no rank may run. */
+/* Messages of agents: each function returns the fault of the message, or NULL.  N is
+ * NULL, here and below, while no rank may run. */
 const char *names_publish(struct names *n, struct host *h,
 			  const struct wire_publish *m);
 const char *names_lookup(struct names *n, struct host *h, const struct wire_lookup *m);

@@ -30,7 +30,7 @@ enum fate {
 	FATE_LOST /* its host or agent was lost */
 };
 
-/* What an agent reported.  Times are of our clock. */
+/* The end of a rank, as an agent reported it.  Times are of our clock. */
 struct ending {
 	enum fate fate;
 	int64_t began_ns;         /* when the exit began */

@@ -96,7 +96,7 @@ struct phase_step {
 	enum job_act act;
 };
 
-/* What event EV leads to in PHASE, which is not JOB_STAY. */
+/* The step for event EV in PHASE, which is not JOB_STAY. */
 struct phase_step phase_step(enum job_phase phase, enum job_event ev);
 
 /* The event that follows from J's record at clock_ms() NOW_MS.  Signals are not among

@@ -100,8 +100,8 @@ static void add_without(struct str *out, const char *text, const char *end,
 	str_addn(out, hit, (size_t)(end - hit));
 }
 
-/* Of an agent's reason the cores, where they are, and a GPU that is shared; the other
- * columns say the rest.  A reason of another form stays as it is. */
+/* Takes the cores out of an agent's reason, where they are, and a GPU that is shared;
+ * the other columns say the rest.  A reason of another form stays as it is. */
 static void short_why(struct str *out, const char *why)
 {
 	static const char home_is[] = "its home is ", shared[] = ", shared with ";
@@ -194,7 +194,8 @@ static void cpus_cell(struct str *out, const struct rank *r, size_t columns)
 
 /* ---- for people: a table for equal hosts ---- */
 
-/* Hosts whose ranks have equal berths.  With each host the ranks rise by STEP. */
+/* Hosts whose ranks have equal berths.  The first rank of each host is STEP above that
+ * of the host before. */
 struct group {
 	uint32_t *host, step;
 	size_t n;

@@ -21,7 +21,7 @@ struct stall {
 	char *text;
 };
 
-/* What one host makes of it. */
+/* The answer of one host, so far. */
 struct asked {
 	bool now;            /* it was asked, and has not answered */
 	uint32_t stalls;     /* reports of its ranks */
@@ -42,8 +42,8 @@ struct rank_status {
 	struct epoch epoch;
 	struct rank_status_uses uses;
 	struct rank_op **op; /* of each rank, when it was asked last; or NULL */
-	/* Of each rank: clock_ms() of a line that named it as one that waits, before it
-	 * said that itself; 0: none. */
+	/* For each rank, clock_ms() of a line that named it as one that waits, before
+	 * it said that itself; 0: none. */
 	uint64_t *named_ms;
 	struct asked *host;
 	struct query query;  /* the latest */
@@ -184,7 +184,8 @@ static void print_rank(struct rank_status *s, uint32_t i, struct rank_waits *wai
 
 /* ---- stalls ---- */
 
-/* What the first of the MISSING ranks did last, with its name if there are others. */
+/* Prints the last act of the first of the MISSING ranks, with its name if there are
+ * others. */
 static void print_last(const struct rank_status *s, const struct rank_set *missing,
 		       struct str *out)
 {

@@ -24,13 +24,13 @@ struct rank_status_uses {
 	void *ctx;
 };
 
-/* Of epoch E: for acts.c. */
+/* For acts.c: the status of epoch E. */
 struct rank_status *rank_status_open(const struct epoch *e,
 				     const struct rank_status_uses *uses);
 void rank_status_free(struct rank_status *s); /* takes NULL */
 
-/* What agents say: each returns what is wrong with it, or NULL.  S is NULL, here and
- * below, while no rank may run. */
+/* Messages of agents: each function returns the fault of the message, or NULL.  S is
+ * NULL, here and below, while no rank may run. */
 const char *rank_status_stall(struct rank_status *s, const struct host *h,
 			      const struct wire_stall *m);
 const char *rank_status_op(struct rank_status *s, const struct host *h,

@@ -10,7 +10,7 @@ enum {
 	RANK_WAITS_MOST = 64   /* operations whose missing ranks are known at a time */
 };
 
-/* What an agent said of one rank. */
+/* An agent's words about one rank. */
 struct rank_op {
 	char *text; /* its last operation; "": it has left the library */
 	uint32_t *set, *seq, *runs; /* its last one in each of N process sets */

@@ -247,7 +247,7 @@ static const char device_hint[] = "the program takes its local rank for a device
 static const char gloo_hint[] = "Horovod's gloo needs horovodrun; --horovod runs the "
 				"script on berth instead";
 
-/* What to do about a line that a rank printed on stderr; NULL: nothing is known. */
+/* A hint for a line that a rank printed on stderr; NULL: nothing is known. */
 static const char *hint_from(const char *tail, const struct request *r)
 {
 	static const struct {
@@ -305,7 +305,7 @@ static void report_describe(struct job *j, uint32_t index, struct err *e)
 	}
 }
 
-/* What became of the other ranks so far.  If the cause is a lost host, its ranks are
+/* Adds the fate of the other ranks so far.  If the cause is a lost host, its ranks are
  * named together: "with it ranks 4-7".  "The other ranks" are all others. */
 static void count_others(struct job *j, uint32_t cause, struct str *out)
 {
@@ -342,8 +342,8 @@ static void count_others(struct job *j, uint32_t cause, struct str *out)
 		str_addf(out, "\n  the %s %u ranks will be ended", which, rest);
 }
 
-/* What RANK wrote to stderr at its end to OUT, unless the user saw it as it came; the
- * hint that follows from it to E. */
+/* Adds the last lines of RANK on stderr to OUT, unless the user has seen them already.
+ * E gets the hint that follows from them. */
 static void add_last_lines(struct str *out, struct job *j, uint32_t rank, struct err *e)
 {
 	const char *tail = output_tail(j->output, rank), *hint;

@@ -11,7 +11,7 @@
 
 #include "common/str.h"
 
-/* What the ranks of one host used, in all epochs. */
+/* The resources that the ranks of one host used, in all epochs. */
 struct usage {
 	uint32_t ranks; /* that were started there together */
 	/* The number is its cgroup's, which may count CPU time alone. */
@@ -23,7 +23,7 @@ struct usage {
 	uint64_t first_end_ns, last_end_ns;
 };
 
-/* What is noted of a job while it runs. */
+/* Notes of a job while it runs. */
 struct account {
 	uint64_t begin_ns;
 	struct usage *usage; /* one for each host */
@@ -53,8 +53,8 @@ struct summary {
 
 /* Pure: append S to OUT.  Hosts on which no rank was started are left out. */
 void summary_text(struct str *out, const struct summary *s);
-/* The same as one JSON object without a newline.  Sizes are in bytes, times in seconds
- * since the begin of the job. */
+/* As summary_text(), as one JSON object without a newline.  Sizes are in bytes, times
+ * in seconds since the begin of the job. */
 void summary_json(struct str *out, const struct summary *s);
 
 #endif

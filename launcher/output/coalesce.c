@@ -120,8 +120,8 @@ void coalesce_add(struct coalesce *c, uint32_t index, const char *text, size_t n
 	c->nlines++;
 }
 
-/* The text that has to leave before all lines of T can leave as one: T itself, or one
- * that stands before it in a rank. */
+/* All lines of T leave as one.  A text in front of it, in some rank, has to leave
+ * first: returns that, or T. */
 static struct text *coalesce_before(struct coalesce *c, struct text *t)
 {
 	for (int depth = 0; depth < DEPTH_MOST; depth++) {

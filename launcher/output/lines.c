@@ -204,7 +204,7 @@ static bool is_blank(const char *p, size_t n)
 	return true;
 }
 
-/* The N bytes at P, behind which a '\r' came, SHOWN of which are on the terminal. */
+/* Takes the N bytes at P, which a '\r' follows.  SHOWN of them are on the terminal. */
 static void take_update(struct lines *l, struct line_stream *s, const char *p, size_t n,
 			size_t shown)
 {

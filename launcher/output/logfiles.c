@@ -272,7 +272,7 @@ static int move_folders(struct logfiles *f, struct str *note, struct err *e)
 	return rc;
 }
 
-/* What stands in the way of the file PATH. */
+/* Moves a file or folder away that stands in the place of PATH. */
 static int move_file(struct logfiles *f, const char *path, struct str *note,
 		     struct str *why)
 {

@@ -30,7 +30,7 @@
 
 struct logfiles;
 
-/* What the names are made of.  The strings must outlive the files. */
+/* The parts of the files' names.  The strings must outlive the files. */
 struct log_names {
 	const char *pattern, *job;
 	uint32_t np;

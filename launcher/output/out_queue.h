@@ -53,7 +53,7 @@ void out_queue_free(struct out_queue *q);
 void out_queue_credit(struct out_queue *q, const struct out_chunk *c);
 /* Whether nothing more may be queued now, because the queue is long or chunks wait. */
 bool out_queue_is_full(const struct out_queue *q);
-/* The same of the queue alone, whatever waits. */
+/* Has the queue itself room for more, whatever waits? */
 bool out_queue_has_room(const struct out_queue *q);
 
 /* Keep the N bytes of C until there is room. */

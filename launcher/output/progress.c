@@ -25,7 +25,7 @@ struct progress {
 	char *shown; /* the line on the terminal, or NULL */
 };
 
-/* What the start of one host waits for. */
+/* A reason for which the start of one host waits. */
 struct wait {
 	const char *name, *why; /* why: "" for unknown, NULL: it is in the text */
 };

@@ -63,7 +63,7 @@ void agent_install_free(struct agent_install *a);
 /* The user reads TEXT as a warning about the host once an agent is up. */
 void agent_install_warn(struct agent_install *a, const char *text);
 
-/* What to run on the host now; valid until the next event. */
+/* The command to run on the host now; valid until the next event. */
 const char *agent_install_command(struct agent_install *a);
 
 /* Bytes to send to the command's stdin, N of them.  agent_install_sent() takes those
@@ -87,7 +87,7 @@ void agent_install_late(struct agent_install *a);
  * bytes.  The caller frees it. */
 char *agent_install_quote(const char *text, size_t n);
 
-/* The same for the last line. */
+/* As agent_install_quote(), the last line. */
 char *agent_install_last_line(const char *text);
 
 #endif

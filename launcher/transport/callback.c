@@ -21,7 +21,7 @@ enum {
 	CALLED_MOST = 2048
 };
 
-/* Who is connected and has not said whose agent it is. */
+/* A caller that is connected and has not said whose agent it is. */
 struct caller {
 	struct callback *of;
 	struct sealed *stream;

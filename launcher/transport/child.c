@@ -91,8 +91,8 @@ static void child_on_exited(evutil_socket_t fd, short what, void *ctx)
 {
 	struct child *c = ctx;
 	struct transport_end end = { 0 };
-	/* What is still in the socket comes first, one read in each turn of the loop: a
-	 * process that the child left behind may write without end. */
+	/* The rest that is still in the socket comes first, one read in each turn of
+	 * the loop: a process that the child left behind may write without end. */
 	ssize_t n = recv(c->sock, room, sizeof room, MSG_DONTWAIT);
 	pid_t got;
 	int st = 0;

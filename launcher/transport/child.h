@@ -12,7 +12,7 @@
 
 struct child;
 
-/* What is special of a child.  {0}: nothing. */
+/* Special wishes for a child.  {0}: none. */
 struct child_how {
 	char *const *env; /* NULL: our own environment */
 	bool bound;       /* KILL it when runner dies, however that dies */
@@ -44,8 +44,8 @@ void child_kill(struct child *c);
  * child_return() sends TERM. */
 struct child *child_lend(const char *path, char *const *argv, char *const *env,
 			 int *sock);
-/* What it has printed on stderr, at most the first CHILD_LENT_SAID bytes, with a NUL;
- * any thread.  Returns TEXT. */
+/* The child's words on stderr, at most the first CHILD_LENT_SAID bytes, with a NUL; any
+ * thread.  Returns TEXT. */
 enum { CHILD_LENT_SAID = 16384 };
 const char *child_lent_said(const struct child *c, char text[CHILD_LENT_SAID + 1]);
 void child_return(struct child *c);

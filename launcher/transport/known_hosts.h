@@ -29,7 +29,7 @@ struct known_key {
 	size_t n;
 };
 
-/* What files hold for one host.  {0} is nothing. */
+/* The keys that files hold for one host.  {0} is nothing. */
 struct known_keys {
 	struct known_key *v;
 	size_t n;

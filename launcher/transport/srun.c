@@ -50,7 +50,7 @@ struct step {
 	int status;
 };
 
-/* What awaits calls, as long as any agent is awaited. */
+/* The state that awaits calls, as long as any agent is awaited. */
 static struct {
 	struct event_base *base;
 	struct event *wake;

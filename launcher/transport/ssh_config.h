@@ -14,7 +14,7 @@
 #include "launcher/transport/ssh_config_read.h"
 #include "launcher/transport/ssh_config_value.h"
 
-/* What the command line of runner says. */
+/* The facts on runner's command line. */
 struct ssh_config_given {
 	const char *user;     /* or NULL */
 	const char *identity; /* -i, or NULL */
@@ -22,7 +22,7 @@ struct ssh_config_given {
 	bool agent;           /* a key agent is there */
 };
 
-/* What holds for one host. */
+/* The facts that hold for one host. */
 struct ssh_config_facts {
 	enum ssh_strict strict;
 	int family; /* AF_UNSPEC, AF_INET, AF_INET6 */
@@ -37,7 +37,7 @@ struct ssh_config_facts {
 	struct str why;    /* the reason to use the ssh program, "" for none */
 };
 
-/* What C and the known_hosts files it names say of host NAME as typed.  Free F. */
+/* Asks C, and the known_hosts files that it names, for host NAME as typed.  Free F. */
 void ssh_config_ask(struct ssh_config *c, const char *name,
 		    const struct ssh_config_given *given, struct ssh_config_facts *f);
 void ssh_config_facts_free(struct ssh_config_facts *f);

@@ -245,7 +245,8 @@ static void read_words(struct ssh_config_line *line, const char *s, enum words w
 		strv_take(&line->args, xstrndup(s, n));
 }
 
-/* What ends ssh in whichever block it stands, and what makes it read all twice. */
+/* Judges keywords that end ssh in whichever block they stand, and those that make it
+ * read all twice. */
 static void judge_line(struct ssh_config *c, const struct ssh_config_line *line,
 		       enum words words)
 {

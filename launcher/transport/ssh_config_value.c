@@ -28,8 +28,8 @@ enum test {
 	IF_TOKEN
 };
 
-/* What libssh ignores and this program cannot do for it; and values that ssh may not
- * take. */
+/* Keywords that libssh ignores and this program cannot do for it; and values that ssh
+ * may not take. */
 static const struct {
 	const char *key;
 	enum test test;

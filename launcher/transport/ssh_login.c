@@ -269,7 +269,7 @@ enum login_result ssh_login_proxy(struct ssh_login *l)
 	return LOGIN_DONE;
 }
 
-/* What known_hosts files say of the host.  False: only the ssh program can judge. */
+/* Looks the host up in known_hosts files.  False: only the ssh program can judge. */
 static bool find_keys(struct ssh_login *l)
 {
 	char *name = known_name(l->host, l->port), *bare = known_name(l->host, 22);

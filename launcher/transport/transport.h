@@ -35,7 +35,7 @@ struct target {
 	bool own_gpus;    /* others may need another option, so another step */
 };
 
-/* What is the same for every host of a job.  Valid as long as any connection. */
+/* Facts that are the same for every host of a job.  Valid as long as any connection. */
 struct transport_setup {
 	struct event_base *base;
 	struct ssh_pool *pool; /* logs in on other cores; NULL: the loop logs in */
@@ -79,8 +79,9 @@ struct transport {
 	/* Close the stream and free C; no call-back comes after this.  The agent reads
 	 * EOF. */
 	void (*close)(struct conn *c);
-	/* What a start that is under way waits for, in a few words, C's own; or NULL.
-	 * *FAILED: a try has failed for that reason, and C tries again. */
+	/* The reason for which a start that is under way waits, in a few words, C's
+	 * own; or NULL.  *FAILED: a try has failed for that reason, and C tries
+	 * again. */
 	const char *(*waits_for)(const struct conn *c, bool *failed);
 };
 

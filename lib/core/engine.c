@@ -302,9 +302,9 @@ berth_result engine_poll(struct berth_request *r, struct failure *why)
 	return BERTH_BUSY;
 }
 
-/* Do what there is to do until R is done.  What is left then, when another thread stops
- * or after some time, is left to the thread of all sets.  (If each waiting thread
- * looked after it, 3 of them took 2.5 % of a core, now 0.3.) */
+/* Takes steps until R is done, or nothing is left to do now.  The thread of all sets
+ * takes the steps that come later.  (When each waiting thread took these, 3 of them
+ * took 2.5 % of a core, now 0.3.) */
 static void engine_help(struct berth_set *s, const struct berth_request *r)
 {
 	enum progress step = PROGRESS_SOON;
