@@ -17,7 +17,9 @@ enum {
 	RETIRE_NS = 2000000000, /* without work, until the thread ends */
 	MISSED_NS = 50000,      /* the first sleep: see post() */
 	LOOK_NS = 5000,         /* to the next look at other ranks, while steps go on */
-	SPARE = 8               /* fibers that are kept */
+	/* Fibers that are kept.  A stack that is new takes 10 us.  (1,000 requests of
+	 * 50 sets over TCP: 1.5 ms with 8, 0.94 with 64.) */
+	SPARE = 64
 };
 
 /* One a process. */
