@@ -12,7 +12,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/descriptor.h"
 #include "lib/net/net_state.h"
+
+/* As lib/core/api.c does: the door's thread may hold this lock while a test forks.  But
+ * these children keep the descriptors. */
+__attribute__((constructor)) static void stranger_forks(void)
+{
+	pthread_atfork(descriptor_lock, descriptor_unlock, descriptor_unlock);
+}
 
 static const unsigned char stranger_key[NET_KEY_BYTES] = "the key of these tests";
 

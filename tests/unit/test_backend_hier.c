@@ -116,7 +116,7 @@ static void run(int i, void (*f)(struct ranks *r))
 	in_turn = cases[i].in_turn;
 	ranks_run(cases[i].n,
 		  8192 + sizeof(struct meeting) + hosts * shm_bytes(cases[i].n), 0, f,
-		  100);
+		  300); /* each rank waits for another one a thousand times */
 }
 
 START_TEST(reductions)
