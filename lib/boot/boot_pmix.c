@@ -167,7 +167,7 @@ static berth_result take_key(const char *key, struct boot_world *w, struct secre
 	free(text);
 	if (good)
 		return BERTH_OK;
-	snprintf(why, BOOT_WHY_BYTES, "the job's key, as rank 0 published it: %s",
+	snprintf(why, BOOT_WHY_BYTES, "the job's key, as rank 0 published it: %.440s",
 		 reason);
 	return BERTH_NO_PEERS;
 }

@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict
 
 from chaos_plan import (CUT_OFF, FATAL, FOREVER, PAUSED, SILENCE_S, SILENT, WEATHER, WIDE, arguments,
-                        expand, job_input, outcomes, plan, undisturbed, wanted_output)
+                        expand, job_input, may_be_spared, outcomes, plan, undisturbed, wanted_output)
 from chaos_world import Reader, World, first_report, runner_below
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -225,7 +225,8 @@ class Run:
 
     def finish(self):
         job = self.job
-        harmless = not any(f.hit and (f.fatal or f.name == "stdout_closed") for f in job.faults)
+        harmless = not any(f.hit and (f.fatal or f.name == "stdout_closed") for f in job.faults
+                           if not may_be_spared(job, f))
         if not job.finite and harmless and not self.over():
             if job.moment == "start" and not self.until(lambda: self.all_ready() or self.over(), READY_S):
                 self.fail("late", f"only ranks {sorted(self.pids())} of {job.np} were ready at the end")

@@ -251,10 +251,15 @@ def died(job, pids):
     return (job.code, DIES % (job.victim, job.host_of(job.victim), pid, how))
 
 
+def may_be_spared(job, fault):
+    """A session that ends before the agent has greeted is begun anew."""
+    return job.moment == "start" and fault.name == "session_killed"
+
+
 def alone(job, fault, pids):
     """Had FAULT been the only one."""
     usual = undisturbed(job, pids)
-    with_usual = [usual] if job.finite else []
+    with_usual = [usual] if job.finite or may_be_spared(job, fault) else []
     if not fault.hit:
         return [usual]
     if fault.name == "rank_stopped":
