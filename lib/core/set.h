@@ -115,49 +115,54 @@ struct joiner {
 
 struct berth_set {
 	struct world *world;
-	struct handle_slot *slot; /* NULL: no caller has it yet */
+	struct handle_slot *slot; /* NULL: no caller has the set yet */
 	struct berth_set *next;   /* of world->sets */
 	uint32_t number;          /* the same on all members; 0: all ranks */
 	struct members members;
-	void *region; /* in our part of the heap: where this rank is the first of the
-			 host; else NULL */
+	/* The memory of the members of this host, in this rank's part of the heap, if
+	 * it is the first of them; else NULL. */
+	void *region;
 	struct comm comm;
-	bool is_open;           /* for operations: this rank is a member */
-	unsigned forks;         /* how often this process was forked from its parents */
-	_Atomic uint32_t users; /* who made it, and each request */
-	_Atomic uint32_t collectives; /* requests that have some */
-	pthread_mutex_t work;         /* who holds it does operations */
-	pthread_mutex_t queue;        /* of all that follows, and of PLAN's changes */
+	bool is_open;           /* it takes operations: this rank is a member */
+	unsigned forks;         /* request_forks() when it was made */
+	_Atomic uint32_t users; /* its maker and each request; the last frees it */
+	_Atomic uint32_t collectives; /* requests with collectives; not freed yet */
+	pthread_mutex_t work;         /* its holder runs operations */
+
+	/* For all members from here to PLAN, and for changes of PLAN. */
+	pthread_mutex_t queue;
 	struct pending pending;
 	struct schedule schedule;
-	size_t have; /* of the plan's next bucket, lines up to this one are here */
-	uint64_t unnamed;
-	uint64_t entered;            /* how many ever */
+	size_t have; /* lines of the plan in front of this one have their requests */
+	uint64_t unnamed;            /* requests without a name, so far */
+	uint64_t entered;            /* requests that were ever pending */
 	const void *submitter;       /* the thread that submitted last (engine.c) */
-	_Atomic bool dozes;          /* the thread, until it is woken */
-	unsigned last_joined;        /* place */
-	_Atomic uint32_t all_joined; /* how often */
+	_Atomic bool dozes;          /* the set has no turn before it is rung */
+	unsigned last_joined;        /* the place of the rank that joined last */
+	_Atomic uint32_t all_joined; /* how often all ranks had joined */
+
 	/* of the holder of WORK */
 	struct plan plan;
-	struct berth_request *beginning; /* one by one: the work that begins is its */
-	bool called; /* a round, by a rank whose operation differs */
-	struct berth_request
-		*direct;          /* what this rank had blocked on, in the round that
-					 begins */
-	struct coll_piece *piece; /* SET_PIECES; NULL: no collective was pending */
+	/* The request whose operations run one by one: the work that begins is its. */
+	struct berth_request *beginning;
+	bool called; /* a rank whose operation differs has called a round */
+	/* The request that this rank had blocked on, in the round that begins. */
+	struct berth_request *direct;
+	struct coll_piece *piece; /* SET_PIECES; NULL: no collective was pending yet */
 	struct fusion fusion;
-	struct berth_request **list; /* SET_PENDING_MOST: those at hand; or NULL */
-	struct op idle;              /* where none is at hand */
+	/* The requests at hand, SET_PENDING_MOST at most; NULL as PIECE is. */
+	struct berth_request **list;
+	struct op idle; /* the operation where no request is at hand */
 	struct joiner joiner;
-	uint64_t *lists; /* of all ranks */
+	uint64_t *lists; /* of all ranks, in a round */
 	size_t lists_bytes;
-	bool is_idle;      /* by the last step: it rests until there is news */
-	struct rest *rest; /* rest.h; QUEUE guards whether there is */
+	bool is_idle;      /* the last step had nothing to do until there is news */
+	struct rest *rest; /* rest.h; QUEUE guards whether there is one */
 	struct turn turn;
-	_Atomic bool awaited;       /* its turn could not have WORK */
-	uint64_t seen;              /* ENTERED, in its last turn without work */
-	uint64_t reported_ns;       /* the last stall of what some ranks lack */
-	struct berth_metrics count; /* of requests; blocking ones: comm.count */
+	_Atomic bool awaited; /* its turn has tried to take WORK, and could not */
+	uint64_t seen;        /* ENTERED, in its last turn without work */
+	uint64_t reported_ns; /* the last report of requests that some ranks lack */
+	struct berth_metrics count; /* of requests; of blocking ones: comm.count */
 };
 
 /* The outcome of a step of a set: it did something, has nothing to do, or will have. */
