@@ -27,11 +27,13 @@ static struct works {
 	struct work *starting; /* on its way to its device; nothing else is started */
 	struct work *running, **last;
 	uint64_t clock;
-	struct turn turn;    /* while any runs */
+	struct turn turn;   /* while any runs */
+	_Atomic bool dozes; /* the turn is due only when it is rung, or there is none */
 	uint64_t watched_ns; /* of the turn */
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	  .last = &all.running,
-	  .turn.hooks = &works_turns };
+	  .turn.hooks = &works_turns,
+	  .dozes = true };
 
 void works_lock(void)
 {
@@ -301,6 +303,8 @@ static uint64_t pause_ns(uint64_t now)
 			ns = (now - w->begun_ns) / LOOK_PART;
 		ns = ns < LOOK_NS ? LOOK_NS : ns;
 	}
+	if (!ns)
+		atomic_store(&all.dozes, true);
 	pthread_mutex_unlock(&all.lock);
 	return ns;
 }
@@ -342,8 +346,12 @@ static void works_wake(void)
 	pthread_mutex_lock(&all.lock);
 	runs = all.running || all.starting;
 	pthread_mutex_unlock(&all.lock);
-	if (runs && turn_start(&all.turn))
+	if (!runs || !atomic_exchange(&all.dozes, false))
+		return;
+	if (turn_start(&all.turn))
 		turn_ring(&all.turn);
+	else
+		atomic_store(&all.dozes, true);
 }
 
 /* ---- the order ---- */
@@ -500,6 +508,7 @@ void works_stop(void)
 	if (atomic_load(&all.turn.served))
 		turn_leave(&all.turn);
 	atomic_store(&all.turn.leaves, false);
+	atomic_store(&all.dozes, true);
 }
 
 void works_in_child(void)
@@ -508,4 +517,5 @@ void works_in_child(void)
 	all.waiting = all.running = all.starting = NULL;
 	all.last = &all.running;
 	all.turn = (struct turn){ .hooks = &works_turns };
+	atomic_store(&all.dozes, true);
 }
