@@ -16,7 +16,7 @@ enum {
 	WAITING_BYTES_MOST = 1 << 20,
 	BUCKETS = 16384, /* of each table; a power of 2 */
 	/* Bytes that wait for a host; it gets no event behind those. */
-	EVENTS_QUEUED_MOST = 16 << 20
+	EVENTS_QUEUED_MOST = 4 << 20
 };
 
 /* A value that is published under one name. */
