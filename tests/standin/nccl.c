@@ -36,7 +36,7 @@ static const berth_type types[] = { BERTH_I8,  BERTH_U8,  BERTH_I32, BERTH_U32,
 				    BERTH_F64, BERTH_BF16 };
 static const berth_op ops[] = { BERTH_SUM, BERTH_PRODUCT, BERTH_MAX, BERTH_MIN };
 
-/* Of the ranks of one communicator. */
+/* The ranks of one communicator share it. */
 struct shared {
 	_Atomic int joined, gone, arrived[2], turn, came[CALLS];
 	struct {
@@ -192,7 +192,7 @@ static bool compare(struct comm *c, int number, uint64_t what)
 	return meet(c, number);
 }
 
-/* What has to be the same on all ranks. */
+/* All ranks have to agree on this. */
 static uint64_t what_of(const struct op *o)
 {
 	if (o->call == MESSAGES)
@@ -257,7 +257,7 @@ static size_t part_of(size_t bytes, size_t at)
 	return bytes <= at ? 0 : bytes - at < PART ? bytes - at : PART;
 }
 
-/* What is sent is read first, since what comes may overwrite it. */
+/* Sends are read first, since what comes may overwrite them. */
 static void keep_sends(struct op *o, unsigned char **kept)
 {
 	for (int r = 0; r < o->c->n; r++) {

@@ -77,7 +77,7 @@ static size_t stranger_hear(int fd, void *data, size_t bytes)
 	return done;
 }
 
-/* Of three ranks. */
+/* It belongs to a world of three ranks. */
 static struct net_hello stranger_hello(uint32_t from, uint32_t to, uint32_t lane)
 {
 	struct net_hello h = { .from = from,
@@ -94,7 +94,7 @@ static struct net_hello stranger_hello(uint32_t from, uint32_t to, uint32_t lane
 /* The connection that this process has begun last, and its keys. */
 static struct net_channel stranger_channel;
 
-/* What H makes of it.  A hello that is not answered: -1; else the verdict. */
+/* The verdict of the door on H.  A hello that is not answered: -1. */
 static int stranger_prove_by(int fd, const struct net_hello *h)
 {
 	struct net_answer a;
