@@ -36,6 +36,24 @@ berth_result wait_ends(const struct wait *w)
 							     : BERTH_PEER_LOST;
 }
 
+bool wait_yield(uint64_t begun_ns)
+{
+	/* How many waits to come do not yield.  Threads may lose each other's counts. */
+	static _Atomic unsigned crowded;
+	const unsigned left = atomic_load_explicit(&crowded, memory_order_relaxed);
+	uint64_t ns;
+
+	if (left) {
+		atomic_store_explicit(&crowded, left - 1, memory_order_relaxed);
+		return false;
+	}
+	sched_yield();
+	ns = clock_ns() - begun_ns;
+	if (ns > WAIT_CROWDED_NS)
+		atomic_store_explicit(&crowded, WAIT_CROWDED, memory_order_relaxed);
+	return ns < WAIT_YIELD_NS;
+}
+
 static bool wait_here(struct post *p, uint32_t want)
 {
 	return wait_reached(atomic_load_explicit(&p->value, memory_order_acquire),
@@ -141,11 +159,12 @@ berth_result wait_long(struct wait *w, struct post *p, uint32_t want)
 		return wait_in_fiber(w, p, want);
 	if (w->spin_ns && wait_spin(p, want, w->spin_ns))
 		return BERTH_OK;
-	begun_ns = clock_coarse_ns();
-	for (unsigned i = 0; i < w->yields && wait_may_yield(begun_ns); i++) {
+	begun_ns = clock_ns();
+	for (unsigned i = 0; i < w->yields; i++) {
 		if (wait_here(p, want))
 			return BERTH_OK;
-		sched_yield();
+		if (!wait_yield(begun_ns))
+			break;
 	}
 	atomic_fetch_add(&p->sleepers, 1);
 	rc = sleep_till(w, p, want);

@@ -53,10 +53,15 @@ struct wait {
 
 enum {
 	WAIT_SLICE_MS = 50,
-	/* Yields go on for at most this long.  Without this limit, 2,000 yields kept a
-	 * rank from looking around for 90 s.  (If 15 others want the core, one yield
-	 * takes 45 ms.) */
-	WAIT_YIELD_NS = 8000000
+	/* Yields go on for at most this long, a few times what sleeping costs.  Beside
+	 * threads that compute, a yield takes their whole slice, and newer kernels let
+	 * the thread that yielded run later.  (5 ranks beside other tests on 2 cores:
+	 * 15 s with this limit, 107 with 8 ms.) */
+	WAIT_YIELD_NS = 50000,
+	/* If yields took this long, other threads compute on this core, and this many
+	 * waits of the process that follow do not yield. */
+	WAIT_CROWDED_NS = 500000,
+	WAIT_CROWDED = 100
 };
 
 /* Sets the usual spins and yields for RANKS on CORES. */
@@ -110,11 +115,9 @@ static inline berth_result wait_for(struct wait *w, struct post *p, uint32_t wan
 	return wait_long(w, p, want);
 }
 
-/* May a wait that has yielded since BEGUN_NS, of clock_coarse_ns(), go on with that? */
-static inline bool wait_may_yield(uint64_t begun_ns)
-{
-	return clock_coarse_ns() < begun_ns + WAIT_YIELD_NS;
-}
+/* Yields, in a wait that has yielded since BEGUN_NS, of clock_ns().  False: it is to
+ * sleep now. */
+bool wait_yield(uint64_t begun_ns);
 
 /* Wakes the ranks that sleep on P, and rings BELLS, which may be NULL. */
 void post_wake(struct post *p, const struct bells *bells);

@@ -330,8 +330,7 @@ static bool engine_request_is_over(void *ctx)
 /* Waits for R, which has messages. */
 static void engine_wait_for_messages(struct berth_request *r, uint64_t until_ns)
 {
-	messages_wait(r->set->comm.world->messages, engine_request_is_over, r,
-		      until_ns);
+	messages_wait(r->set->world->messages, engine_request_is_over, r, until_ns);
 }
 
 /* Tests the works on devices for a moment, then leaves them to their turns
@@ -339,14 +338,14 @@ static void engine_wait_for_messages(struct berth_request *r, uint64_t until_ns)
 static void engine_wait_for_device(struct berth_request *r, uint64_t until_ns)
 {
 	enum { LOOKS = 100 };
-	const uint64_t begun_ns = clock_coarse_ns();
+	const uint64_t begun_ns = clock_ns();
 
-	for (unsigned i = 0;
-	     i < LOOKS && !request_is_done(r) && wait_may_yield(begun_ns); i++) {
+	for (unsigned i = 0; i < LOOKS && !request_is_done(r); i++) {
 		if (until_ns && clock_ns() >= until_ns)
 			return;
 		works_poll();
-		sched_yield();
+		if (!wait_yield(begun_ns))
+			return;
 	}
 }
 

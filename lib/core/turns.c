@@ -40,8 +40,9 @@ static struct turns {
 	uint64_t looked_ns; /* at other ranks */
 	struct wait wait;   /* how long it spins and yields */
 	unsigned spins, yields, sleeps;
-	uint64_t idle_ns;  /* since when it spins; 0: it does not */
-	bool is_posted_to; /* a step waits for a post */
+	uint64_t idle_ns;    /* since when it spins; 0: it does not */
+	uint64_t yielded_ns; /* since when it yields */
+	bool is_posted_to;   /* a step waits for a post */
 } own = { .lock = PTHREAD_MUTEX_INITIALIZER, .bell_fd = -1 };
 
 static const struct fiber_wait *turn_waits(const struct turn *t)
@@ -335,10 +336,9 @@ static bool turns_may_spin(struct turns *all)
 		wait_pause();
 		return true;
 	}
-	if (all->yields++ >= w->yields || !wait_may_yield(all->idle_ns))
-		return false;
-	sched_yield();
-	return true;
+	if (!all->yields++)
+		all->yielded_ns = clock_ns();
+	return all->yields <= w->yields && wait_yield(all->yielded_ns);
 }
 
 /* The thread has slept long.  True: no set has work, and it ends.  The next one to

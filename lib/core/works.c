@@ -433,20 +433,20 @@ static bool has_come(const struct work *w, enum work_state state)
 
 bool works_wait(struct work *w, enum work_state state, uint64_t ns)
 {
-	const uint64_t begun_ns = clock_coarse_ns();
-	uint64_t until_ns;
+	uint64_t begun_ns, until_ns;
 
 	if (has_come(w, state))
 		return true;
 	until_ns = clock_ns() + ns;
-	for (unsigned i = 0;
-	     !has_come(w, state) && i < SPINS + YIELDS && wait_may_yield(begun_ns);
-	     i++) {
+	for (unsigned i = 0; !has_come(w, state) && i < SPINS; i++) {
 		works_poll();
-		if (i < SPINS)
-			wait_pause();
-		else
-			sched_yield();
+		wait_pause();
+	}
+	begun_ns = clock_ns();
+	for (unsigned i = 0; !has_come(w, state) && i < YIELDS; i++) {
+		works_poll();
+		if (!wait_yield(begun_ns))
+			break;
 	}
 	while (!has_come(w, state) && clock_ns() < until_ns) {
 		uint32_t now = atomic_load(&w->state);

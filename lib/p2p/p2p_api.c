@@ -522,9 +522,10 @@ static bool may_spin(struct p2p *p, struct rest *r)
 		wait_pause();
 		return true;
 	}
-	sched_yield();
-	return r->yields++ < (w->oversubscribed ? w->yields : YIELDS) &&
-	       wait_may_yield(r->idle_ns);
+	if (!r->yields++)
+		r->yielded_ns = clock_ns();
+	return r->yields <= (w->oversubscribed ? w->yields : YIELDS) &&
+	       wait_yield(r->yielded_ns);
 }
 
 /* ---- listening ---- */
