@@ -77,7 +77,7 @@ static void put(float *there, float *here, int tensor, int step)
 	standin_copy(there, here, BYTES, stream);
 }
 
-/* What there is behind the stream. */
+/* The stream's array. */
 static void check_sum(const float *there, int tensor, int step)
 {
 	float *here;
@@ -483,7 +483,7 @@ static int time_out(void)
 	return 0;
 }
 
-/* What the program gave the stream before takes longer than an operation may. */
+/* The stream has work that takes longer than an operation may. */
 static int busy(void)
 {
 	float *here = make_here();
@@ -563,7 +563,7 @@ static int leave_set(void)
 	return end_set(false);
 }
 
-/* What a stream waits for is done, also if the library ends meanwhile. */
+/* The wait of a stream ends, also if the library ends meanwhile. */
 static int shut_down(void)
 {
 	float *here = make_here();
