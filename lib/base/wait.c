@@ -38,7 +38,8 @@ berth_result wait_ends(const struct wait *w)
 
 bool wait_yield(uint64_t begun_ns)
 {
-	/* How many waits to come do not yield.  Threads may lose each other's counts. */
+	/* So many waits to come do not yield.  Threads may lose each other's
+	 * counts. */
 	static _Atomic unsigned crowded;
 	const unsigned left = atomic_load_explicit(&crowded, memory_order_relaxed);
 	uint64_t ns;
