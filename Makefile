@@ -5,6 +5,8 @@
 #   make check     builds and runs the tests that a user runs
 #   make check-all              builds and runs all tests (SAN=1: under address and undefined
 #                  sanitizers; SAN=thread: the library, under the thread sanitizer)
+#   make check-gpu the steps of NCCL's back end on the GPU of this machine
+#   make gpu-pack  fills .gpu with what another machine needs for that: .gpu/run.sh
 #   make check-aarch64          builds for aarch64 and runs the unit tests under qemu-user
 #   make lint      the style, machine checked        make format   lays the sources out
 #   make fuzz      a fuzzer per parser, FUZZ_S seconds each, with clang and its sanitizers
@@ -204,6 +206,11 @@ $(standin): $(filter $O/lib/base/kern%,$(lib)) Makefile
 of_standin := $(call of_helpers,tests/standin)
 $(of_standin): $(standin) $O/tests/standin/checked.o $(LIBRARY)
 $(of_standin): WRAP = -Wl,--push-state,--no-as-needed $(standin) -Wl,--pop-state,-rpath,'$$ORIGIN/../standin'
+# The steps of check-gpu: the back end on what libcuda and libnccl the machine has.
+gpu_program := $(BUILD)/gpu/gpu
+$(gpu_program): tests/gpu/gpu.c $(LIBRARY) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(taken) $(SODIUM) -lm -ldl -lpthread
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
@@ -225,7 +232,7 @@ test-programs: $(addprefix $(BUILD)/helpers/,collectives programs devices worlds
 	grep -l pthread_create $(patsubst $(BUILD)/tests/%,tests/unit/%.c,$(lib_unit))))
 	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
 else
-test-programs: all $(unit) $(helpers) $(replays)
+test-programs: all $(unit) $(helpers) $(replays) $(gpu_program)
 endif
 
 unit: $(unit)
@@ -235,6 +242,16 @@ check:
 	+@tests/run
 check-all:
 	+@tests/run --all
+
+check-gpu: $(gpu_program)
+	@tests/gpu/run.sh
+
+# What a machine with a GPU needs for it, without network or compiler.
+gpu-pack: all $(gpu_program)
+	@rm -rf .gpu && mkdir .gpu
+	@cp $(gpu_program) tests/gpu/run.sh .gpu/
+	@strip -g .gpu/gpu
+	@du -sh .gpu
 
 check-aarch64: all
 	@tests/deps aarch64
@@ -387,7 +404,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-all check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
+.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)

@@ -50,6 +50,7 @@ static pthread_mutex_t nccl_lock = PTHREAD_MUTEX_INITIALIZER;
 struct nccl_card {
 	struct nccl_id id; /* of place 0 */
 	char uuid[16], bus[24];
+	char host[48]; /* NCCL_HOSTID: ranks of different ones may share a GPU */
 	int version, driver, chip;
 };
 
@@ -183,6 +184,8 @@ static berth_result nccl_card(int device, unsigned n, unsigned me,
 		snprintf(why, DEVICE_WHY_BYTES, "%s", wrong);
 		return BERTH_SYSTEM;
 	}
+	if (getenv("NCCL_HOSTID"))
+		snprintf(c.host, sizeof c.host, "%s", getenv("NCCL_HOSTID"));
 	c.chip = major * 10 + minor;
 	c.version = nccl.version;
 	memcpy(bytes, &c, sizeof c);
@@ -202,7 +205,8 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "rank %u has NCCL %d, rank %u has %d",
 					 j->rank[k], a.version, j->rank[i], b.version);
-			else if (!memcmp(a.uuid, b.uuid, sizeof a.uuid))
+			else if (!memcmp(a.uuid, b.uuid, sizeof a.uuid) &&
+				 !memcmp(a.host, b.host, sizeof a.host))
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "ranks %u and %u share GPU %.24s, which NCCL "
 					 "can't",

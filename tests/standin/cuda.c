@@ -299,6 +299,19 @@ int cuDeviceGet(int *dev, int ordinal)
 	return ordinal ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
+int cuDeviceGetCount(int *n)
+{
+	*n = 1;
+	return CUDA_SUCCESS;
+}
+
+int cuDeviceGetName(char *text, int bytes, int dev)
+{
+	(void)dev;
+	snprintf(text, (size_t)bytes, "a stand-in of a GPU");
+	return CUDA_SUCCESS;
+}
+
 int cuDeviceGetPCIBusId(char *text, int bytes, int dev)
 {
 	snprintf(text, (size_t)bytes, "0000:17:00.%d", dev);
@@ -388,6 +401,18 @@ static uint64_t take_memory(size_t bytes)
 	top += (bytes + 2 * PAGE - 1) / PAGE * PAGE;
 	pthread_mutex_unlock(&lock);
 	return p;
+}
+
+/* Memory of this process alone is in use. */
+int cuMemGetInfo(size_t *unused, size_t *all)
+{
+	needs_context();
+	pthread_mutex_lock(&lock);
+	*all = *unused = ARENA;
+	for (unsigned i = 0; i < nallocs; i++)
+		*unused -= alloc[i].lives ? alloc[i].bytes : 0;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
 }
 
 int cuMemAlloc(uint64_t *p, size_t bytes)

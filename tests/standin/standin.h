@@ -37,6 +37,7 @@ enum { STANDIN_EXIT = 97, STANDIN_RANKS = 9 };
 
 /* ---- libcuda; its header has the names with _v2, too ---- */
 
+#define cuMemGetInfo cuMemGetInfo_v2
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
 #define cuStreamDestroy cuStreamDestroy_v2

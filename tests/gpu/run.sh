@@ -1,0 +1,63 @@
+#!/bin/bash
+# run.sh: what NCCL's back end does on the GPU of this machine, step by step: `make check-gpu`, or in
+# an unpacked `make gpu-pack`, which needs neither network nor compiler.
+#
+# Each step has a limit of time, prints a line, and stops no other one.  A table comes last.  The whole
+# ends after LIMIT_S seconds (560).  Without a GPU it says so, and exits with 77.  Else it exits with 0
+# if each step has passed.
+#
+#   CHECK_GPU=standin      on the stand-in of a GPU (tests/standin): `make check` does so
+#   STEPS="facts sums"     only these
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+program=${GPU_PROGRAM:-$here/gpu}
+[ -x "$program" ] || program=$here/../../build/gpu/gpu
+[ -x "$program" ] || { echo "run.sh: no $program: make gpu-pack builds it" >&2; exit 2; }
+limit=$((${LIMIT_S:-560} * ${SLOW:-1}))
+bytes=$((64 << 20)) times=100 SECONDS=0 failed=0 table=()
+
+if [ "${CHECK_GPU:-}" = standin ]; then
+	standin=$(cd "$(dirname "$program")/../standin" && pwd) || exit
+	export LD_LIBRARY_PATH=$standin STANDIN_GPU=one STANDIN_DELAY_US=${STANDIN_DELAY_US:-0}
+	bytes=$((1 << 20)) times=20
+elif ! ldconfig -p 2> /dev/null | grep -q 'libnccl\.so\.2'; then
+	# the wheel's, with which torch comes
+	nccl=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2> /dev/null) &&
+		export LD_LIBRARY_PATH=$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+
+# Run a step of the program for at most SECONDS.
+step() { # NAME SECONDS ARGUMENT...
+	local name=$1 most=$(($2 * ${SLOW:-1})) left=$((limit - SECONDS)) begun=$SECONDS said status=0; shift 2
+	[[ " ${STEPS:-$name} " == *" $name "* ]] || return 0
+	[ "$left" -gt 0 ] || { note "$name" "left out" "no time is left" 0; return; }
+	[ "$most" -lt "$left" ] || most=$left
+	said=$(timeout -k 5 "$most" "$program" "$@" 2>&1) || status=$?
+	said=$(tail -n 3 <<< "$said" | tr '\n' ' ')
+	case $status in
+	0) note "$name" passed "$said" $((SECONDS - begun)) ;;
+	77) echo "skipped: $said"; exit 77 ;;
+	124 | 137) note "$name" FAILED "ran past $most s: $said" $((SECONDS - begun)) ;;
+	*) note "$name" FAILED "status $status: $said" $((SECONDS - begun)) ;;
+	esac
+}
+
+note() { # NAME WHAT SAID SECONDS
+	[ "$2" = passed ] || failed=$((failed + 1))
+	echo "$1: $2: $3"
+	table+=("$(printf '%-16s %-8s %4d s  %s' "$1" "$2" "$4" "$3")")
+}
+
+step facts 20 facts
+step alone 40 -np 1 -bytes "$bytes" sums
+step sums 60 -np 2 -bytes "$bytes" sums
+step gradients 60 -np 2 -bytes "$bytes" gradients
+step operations 120 -np 2 -bytes "$bytes" operations
+step dies-joining 40 -np 2 -bytes "$bytes" dies-joining
+step dies-running 40 -np 2 -bytes "$bytes" dies-running
+step cycles 90 -np 2 -times "$times" cycles
+
+echo
+printf '%s\n' "${table[@]}"
+echo "${#table[@]} steps, $failed of them not passed, in $SECONDS s"
+[ "$failed" = 0 ]
