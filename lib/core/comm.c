@@ -8,6 +8,8 @@
 #include "lib/backend/hier.h"
 #include "lib/backend/shm.h"
 #include "lib/backend/tcp.h"
+#include "lib/base/clock.h"
+#include "lib/base/fiber.h"
 #include "lib/base/kern.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
@@ -19,7 +21,9 @@
 
 enum {
 	SAME_TIME_NS = 200000000, /* by which ranks' deadlines may differ */
-	LOOKS_CLOSED = 3          /* at a closed connection, before it is asked why */
+	TOLD_NS = 200000000,      /* until a rank is told why another one has aborted */
+	TOLD_LOOK_NS = 1000000,
+	LOOKS_CLOSED = 3 /* at a closed connection, before it is asked why */
 };
 
 /* ---- while it waits ---- */
@@ -332,6 +336,7 @@ void comm_say_end(const struct comm *c, struct failure *why, const char *words)
 berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 			 struct failure *why)
 {
+	const uint64_t told_ns = clock_ns() + TOLD_NS;
 	char words[OP_WORDS_BYTES];
 
 	/* A rank whose time was over first has ended it for all.  In the middle of a
@@ -348,6 +353,12 @@ berth_result comm_failed(struct comm *c, berth_result rc, const struct op *op,
 	if (op->name)
 		snprintf(why->tensor, sizeof why->tensor, "%s", op->name);
 	op_words(words, sizeof words, op);
+	/* A rank that aborts the set tells each other rank so, with the reason.  It
+	 * breaks off its connections, too, and a rank may see that first. */
+	while (rc == BERTH_ABORTED && c->net && !c->aborted &&
+	       !atomic_load(&c->shared->aborted) && c->left == c->members->n &&
+	       clock_ns() < told_ns)
+		fiber_pause(TOLD_LOOK_NS);
 	if (rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT)
 		say_missing(c, why, words);
 	else if (rc == BERTH_ABORTED)
