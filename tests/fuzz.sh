@@ -10,7 +10,7 @@ seeds=$(dirname "$0")/fuzz/corpus/$name
 corpus=$(dirname "$fuzzer")/corpus/$name
 [[ $fuzzer == */replay/* ]] || mkdir -p "$corpus"
 found=$(dirname "$corpus")/$name-
-options=(-print_funcs=0 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -artifact_prefix="$found")
+options=(-print_funcs=0 "-timeout=$((10 * ${SLOW:-1}))" -rss_limit_mb=2048 -verbosity=0 -artifact_prefix="$found")
 FUZZ_DIR=$(mktemp -d -p /dev/shm fuzz.XXXXXX) # in memory: some write files for each input
 export FUZZ_DIR
 trap 'rm -rf "$FUZZ_DIR"' EXIT

@@ -21,7 +21,7 @@ setup() {
 
 checked() { # COUNT FIRST COMMAND...
 	local count=${FEW:-$1} first=$2; shift 2
-	run timeout -k 5 60 "$@" "$SEED" "$count" "$first"
+	run timeout -k 5 $((60 * ${SLOW:-1})) "$@" "$SEED" "$count" "$first"
 	[[ $status = 0 && $output == *"programs: "*" checks"* ]] || { echo "$*: status $status: $output"; return 1; }
 }
 
@@ -58,7 +58,7 @@ checked() { # COUNT FIRST COMMAND...
 @test "a mistake of the back end of a device is seen in random programs" {
 	for mistake in ready "done" streams temp pointer order count; do
 		for ((seed = 1; seed <= 20; seed++)); do
-			STANDIN_MISTAKE=$mistake timeout -k 5 60 "$PROGRAMS" -np 2 -devices 1 "$seed" 6 &> /dev/null || break
+			STANDIN_MISTAKE=$mistake timeout -k 5 $((60 * ${SLOW:-1})) "$PROGRAMS" -np 2 -devices 1 "$seed" 6 &> /dev/null || break
 		done
 		echo "$mistake: the seed $seed finds it"
 		[ "$seed" -le 20 ]

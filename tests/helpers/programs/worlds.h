@@ -9,6 +9,7 @@
 #include "tests/helpers/own_ranks.h"
 #include "tests/helpers/programs/requests.h"
 #include "tests/helpers/programs/sets.h"
+#include "tests/helpers/slow.h"
 
 enum {
 	LEFT_GROUPS = 64,
@@ -215,7 +216,7 @@ static void join_world(bool first)
 					   .ctx = &rank,
 					   .host = host_name };
 	const struct berth_config c = { .size = sizeof c,
-					.timeout_ms = first ? TIMEOUT_MS : 0,
+					.timeout_ms = first ? slow_s(TIMEOUT_MS) : 0,
 					.bootstrap = own_ranks ? &b : NULL };
 
 	if (first ? berth_init(&c) : berth_change(&c)) {
