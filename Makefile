@@ -243,6 +243,10 @@ check:
 check-all:
 	+@tests/run --all
 
+# The kernel of lib/backend/move.cu, anew, by nvcc.
+ptx:
+	@lib/backend/move_ptx.sh
+
 check-gpu: $(gpu_program)
 	@tests/gpu/run.sh
 
@@ -404,7 +408,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
+.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)

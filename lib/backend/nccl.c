@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/backend/cuda.h"
+#include "lib/backend/move.h"
 #include "lib/base/clock.h"
 #include "lib/base/kern.h"
 #include "lib/base/thread.h"
@@ -18,8 +19,7 @@ enum {
 	NON_BLOCKING = 1, /* of a stream: it does not wait for the legacy one */
 	MAJOR = 75,       /* attributes of a device: its compute capability */
 	MINOR = 76,
-	MAGIC = 0xcafebeef,
-	HOST_IMMEDIATE = 1 /* a scalar is read in the call */
+	MAGIC = 0xcafebeef
 };
 
 /* For ncclCommAbort() to end what runs. */
@@ -40,7 +40,7 @@ static struct {
 /* The works of a GPU are on its stream, which stays. */
 static struct {
 	void *stream, *token; /* token: 8 bytes for barriers */
-	unsigned char *room;  /* for pieces */
+	unsigned char *room;  /* for what is packed */
 	size_t room_bytes;
 } gpu[CUDA_DEVICES];
 
@@ -69,7 +69,6 @@ struct nccl_group {
 struct nccl_work {
 	struct cuda_event *runs, *done;
 	uint64_t apart; /* memory of an IN that was copied; 0: none */
-	int scaled;     /* an operator of this work; NCCL_NONE: it has none */
 };
 
 /* ---- the library ---- */
@@ -236,7 +235,7 @@ static int nccl_prepare(int device)
 		gpu[device].token = (void *)(uintptr_t)token;
 	}
 	pthread_mutex_unlock(&nccl_lock);
-	return rc;
+	return rc ? rc : move_load(device, gpu[device].stream);
 }
 
 static berth_result nccl_join(const struct device_join *j, void **group,
@@ -376,8 +375,16 @@ static int nccl_type(berth_type t)
 	return type[t];
 }
 
-/* A sum of BOOL is an or. */
-static int nccl_op(const struct coll *c)
+/* Does NCCL divide the sum of C over N ranks?  It multiplies what it adds by 1 / N, in
+ * the type of the elements.  That is exact where N is a power of two.  It divides sums
+ * of integers. */
+static bool nccl_divides(const struct coll *c, unsigned n)
+{
+	return c->scale.divide && (!(n & (n - 1)) || !move_type(c->type));
+}
+
+/* The number of C's reduction.  A sum of BOOL is an or. */
+static int nccl_op(const struct coll *c, unsigned n)
 {
 	static const signed char op[] = {
 		[BERTH_SUM] = NCCL_SUM,         [BERTH_AVG] = NCCL_NONE,
@@ -387,31 +394,26 @@ static int nccl_op(const struct coll *c)
 	};
 
 	if (c->type != BERTH_BOOL)
-		return c->scale.divide ? NCCL_AVERAGE : op[c->op];
+		return nccl_divides(c, n) ? NCCL_AVERAGE : op[c->op];
 	if (c->op == BERTH_SUM || c->op == BERTH_MAX)
 		return NCCL_MAX;
 	return op[c->op] == NCCL_NONE ? NCCL_NONE : NCCL_MIN;
 }
 
-static bool nccl_scales(const struct coll *c)
-{
-	return c->scale.has_prescale || c->scale.has_postscale;
-}
-
 static const char *nccl_takes(const void *group, const struct coll *c)
 {
-	(void)group;
+	const struct nccl_group *g = group;
+
 	if (!coll_reduces(c->kind))
 		return NULL;
 	if (nccl_type(c->type) < 0)
 		return "NCCL does not reduce that type";
-	if (nccl_op(c) == NCCL_NONE)
+	if (nccl_op(c, g->n) == NCCL_NONE)
 		return "NCCL has no such reduction";
 	if (c->scale.divide && (c->op != BERTH_SUM || c->type == BERTH_BOOL))
 		return "NCCL has no such average";
-	if (nccl_scales(c) && (c->op != BERTH_SUM || c->scale.divide ||
-			       (c->type != BERTH_F32 && c->type != BERTH_F64)))
-		return "on a GPU only sums of f32 and f64 are scaled";
+	if ((c->scale.has_prescale || c->scale.has_postscale) && !move_type(c->type))
+		return "on a GPU only floats are scaled";
 	return NULL;
 }
 
@@ -428,15 +430,25 @@ static bool nccl_cuda(struct nccl_group *g, int rc)
 	return !rc;
 }
 
-static bool nccl_copy(struct nccl_group *g, const void *to, const void *from,
-		      uint64_t bytes)
+static size_t nccl_piece_bytes(const struct coll *c, size_t k)
 {
-	return !bytes || to == from ||
-	       nccl_cuda(g, cuda.cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes,
-					       g->stream));
+	const uint64_t end = k + 1 < c->npieces ? c->piece[k + 1].at : c->count;
+
+	return (end - c->piece[k].at) * kern_size(c->type);
 }
 
-/* Room for all pieces of W.  The old room is freed when what is on the stream is
+/* Is IN of C, or its pieces, packed into the room? */
+static bool nccl_is_packed(const struct coll *c)
+{
+	return c->npieces || (coll_reduces(c->kind) && c->scale.has_prescale);
+}
+
+static size_t nccl_packed_bytes(const struct coll *c)
+{
+	return nccl_is_packed(c) ? c->count * kern_size(c->type) : 0;
+}
+
+/* Room for all that W packs.  The old room is freed when what is on the stream is
  * done. */
 static bool nccl_has_room(struct nccl_group *g, const struct device_work *w)
 {
@@ -444,8 +456,7 @@ static bool nccl_has_room(struct nccl_group *g, const struct device_work *w)
 	uint64_t p;
 
 	for (size_t i = 0; i < w->n; i++)
-		if (w->coll[i].npieces)
-			bytes += w->coll[i].count * kern_size(w->coll[i].type);
+		bytes += nccl_packed_bytes(&w->coll[i]);
 	if (bytes <= gpu[g->device].room_bytes)
 		return true;
 	if (gpu[g->device].room_bytes)
@@ -458,26 +469,65 @@ static bool nccl_has_room(struct nccl_group *g, const struct device_work *w)
 	return true;
 }
 
-/* All pieces of W into the room, or out of it. */
+/* C's pieces into the ROOM, or its whole IN, prescaled. */
+static bool nccl_pack(struct nccl_group *g, const struct coll *c,
+		      const unsigned char *room)
+{
+	const bool scales = c->scale.has_prescale;
+	const size_t size = kern_size(c->type);
+	struct move m;
+	int rc = CUDA_OK;
+
+	move_begin(&m, g->device, g->stream, scales ? move_type(c->type) : MOVE_BYTES,
+		   scales ? c->scale.prescale : 1, 1);
+	for (size_t k = 0; !rc && k < c->npieces; k++)
+		rc = move_add(&m, (uintptr_t)c->piece[k].in,
+			      (uintptr_t)room + c->piece[k].at * size,
+			      nccl_piece_bytes(c, k));
+	if (!c->npieces)
+		rc = move_add(&m, (uintptr_t)c->in, (uintptr_t)room, c->count * size);
+	return nccl_cuda(g, rc ? rc : move_end(&m));
+}
+
+/* C's result out of the ROOM, or the part that this rank gets, in its place; divided
+ * and postscaled where NCCL has not done that. */
+static bool nccl_unpack(struct nccl_group *g, const struct coll *c,
+			const unsigned char *room)
+{
+	const bool divides = c->scale.divide && !nccl_divides(c, g->n);
+	const bool scales = divides || c->scale.has_postscale;
+	const size_t size = kern_size(c->type);
+	struct move m;
+	int rc = CUDA_OK;
+
+	move_begin(&m, g->device, g->stream, scales ? move_type(c->type) : MOVE_BYTES,
+		   c->scale.has_postscale ? c->scale.postscale : 1,
+		   divides ? c->scale.divide : 1);
+	for (size_t k = 0; !rc && k < c->npieces; k++)
+		rc = move_add(&m, (uintptr_t)room + c->piece[k].at * size,
+			      (uintptr_t)c->piece[k].out, nccl_piece_bytes(c, k));
+	if (!c->npieces && scales && coll_gets(c, g->me))
+		rc = move_add(&m, (uintptr_t)c->out, (uintptr_t)c->out,
+			      size * (c->kind == BERTH_REDUCESCATTER
+					      ? coll_part(c, g->n, g->me)
+					      : c->count));
+	return nccl_cuda(g, rc ? rc : move_end(&m));
+}
+
+/* All that W packs into the room, or all results to their places. */
 static bool nccl_move(struct nccl_group *g, const struct device_work *w, bool in)
 {
-	unsigned char *room = gpu[g->device].room;
+	const unsigned char *room = gpu[g->device].room;
 	bool ok = true;
 
-	for (size_t i = 0; i < w->n; i++) {
+	for (size_t i = 0; ok && i < w->n; i++) {
 		const struct coll *c = &w->coll[i];
-		const size_t size = kern_size(c->type);
 
-		for (size_t k = 0; ok && k < c->npieces; k++) {
-			const struct coll_piece *p = &c->piece[k];
-			const uint64_t end =
-				k + 1 < c->npieces ? c->piece[k + 1].at : c->count;
-			unsigned char *packed = room + p->at * size;
-
-			ok = nccl_copy(g, in ? (void *)packed : p->out,
-				       in ? p->in : packed, (end - p->at) * size);
-		}
-		room += c->npieces ? c->count * size : 0;
+		if (!in)
+			ok = nccl_unpack(g, c, room);
+		else if (nccl_is_packed(c))
+			ok = nccl_pack(g, c, room);
+		room += nccl_packed_bytes(c);
 	}
 	return ok;
 }
@@ -493,7 +543,8 @@ static const void *nccl_apart(struct nccl_group *g, struct nccl_work *own,
 	if (!in_bytes || in == place || in + in_bytes <= out || out + out_bytes <= in ||
 	    !nccl_cuda(g, cuda.cuMemAllocAsync(&own->apart, in_bytes, g->stream)))
 		return in;
-	nccl_copy(g, (void *)(uintptr_t)own->apart, in, in_bytes);
+	nccl_cuda(g,
+		  cuda.cuMemcpyAsync(own->apart, (uintptr_t)in, in_bytes, g->stream));
 	return (void *)(uintptr_t)own->apart;
 }
 
@@ -510,55 +561,30 @@ static int nccl_receive(const struct nccl_group *g, const void *p, uint64_t byte
 			     g->stream);
 }
 
-/* The operator of C, made for W where it scales. */
-static int nccl_operator(struct nccl_group *g, struct nccl_work *own,
-			 const struct coll *c, int *op)
-{
-	const struct kern_scale *s = &c->scale;
-	double times = (s->has_prescale ? s->prescale : 1) *
-		       (s->has_postscale ? s->postscale : 1);
-	float narrow = (float)times;
-	int rc;
-
-	*op = nccl_op(c);
-	if (!nccl_scales(c))
-		return NCCL_OK;
-	if (own->scaled == NCCL_NONE) {
-		rc = nccl.ncclRedOpCreatePreMulSum(
-			&own->scaled, c->type == BERTH_F32 ? (void *)&narrow : &times,
-			nccl_type(c->type), HOST_IMMEDIATE, g->comm);
-		if (rc)
-			return rc;
-	}
-	*op = own->scaled;
-	return NCCL_OK;
-}
-
 static int nccl_reduce(struct nccl_group *g, struct nccl_work *own,
 		       const struct coll *c, unsigned char *room)
 {
 	const int type = nccl_type(c->type);
 	const uint64_t part = coll_part(c, g->n, 0);
 	const size_t size = kern_size(c->type);
-	int op, rc = nccl_operator(g, own, c, &op);
+	const void *in = nccl_is_packed(c) ? room : c->in;
+	const int op = nccl_op(c, g->n);
 	bool even = true;
-	const void *in;
+	int rc = NCCL_OK;
 
-	if (rc)
-		return rc;
 	if (c->kind == BERTH_ALLREDUCE)
-		return nccl.ncclAllReduce(c->npieces ? room : c->in,
-					  c->npieces ? room : c->out, c->count, type,
-					  op, g->comm, g->stream);
+		return nccl.ncclAllReduce(in, c->npieces ? room : c->out, c->count,
+					  type, op, g->comm, g->stream);
 	if (c->kind == BERTH_REDUCE)
-		return nccl.ncclReduce(c->in, c->out, c->count, type, op, (int)c->root,
+		return nccl.ncclReduce(in, c->out, c->count, type, op, (int)c->root,
 				       g->comm, g->stream);
 	for (unsigned i = 1; i < g->n; i++)
 		even &= coll_part(c, g->n, i) == part;
-	in = nccl_apart(
-		g, own, c, coll_part_at(c, g->n, g->n) * size,
-		(void *)((uintptr_t)c->out - coll_part_at(c, g->n, g->me) * size),
-		coll_part(c, g->n, g->me) * size);
+	if (!nccl_is_packed(c))
+		in = nccl_apart(g, own, c, coll_part_at(c, g->n, g->n) * size,
+				(void *)((uintptr_t)c->out -
+					 coll_part_at(c, g->n, g->me) * size),
+				coll_part(c, g->n, g->me) * size);
 	if (even)
 		return nccl.ncclReduceScatter(in, c->out, part, type, op, g->comm,
 					      g->stream);
@@ -674,8 +700,6 @@ static berth_result nccl_came_to(struct nccl_group *g, struct device_work *w,
 		ok = nccl_move(g, w, false);
 		if (own->apart)
 			ok &= nccl_cuda(g, cuda.cuMemFreeAsync(own->apart, g->stream));
-		if (own->scaled != NCCL_NONE)
-			nccl.ncclRedOpDestroy(own->scaled, g->comm);
 		ok = ok &&
 		     nccl_cuda(g, cuda.cuEventRecord(own->done->event, g->stream));
 	}
@@ -708,7 +732,7 @@ static berth_result nccl_launch(struct nccl_group *g, struct device_work *w)
 		const struct coll *c = &w->coll[i];
 
 		rc = nccl_call(g, own, c, room);
-		room += c->npieces ? c->count * kern_size(c->type) : 0;
+		room += nccl_packed_bytes(c);
 	}
 	end = nccl.ncclGroupEnd();
 	if (g->failed)
@@ -728,7 +752,6 @@ static berth_result nccl_begin(void *group, struct device_work *w)
 		free(own);
 		return BERTH_SYSTEM;
 	}
-	own->scaled = NCCL_NONE;
 	own->runs = cuda_event_take(g->device);
 	own->done = cuda_event_take(g->device);
 	return nccl_came_to(g, w,

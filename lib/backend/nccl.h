@@ -3,8 +3,10 @@
  *
  * Each group has a communicator.  All are non-blocking, so that a rank that does not
  * come holds up no thread.  Works of all groups of a GPU are on one stream of it: where
- * they wait for their marks, those behind them do, too.  Arrays that are fused are
- * copied into one room per GPU, which grows in the order of that stream.
+ * they wait for their marks, those behind them do, too.  A kernel
+ * (move.h) packs arrays that are fused into one room per GPU, which grows in the order
+ * of that stream.  It also scales arrays, and divides sums that NCCL does not average
+ * exactly.  Each of its passes over an array rounds to the array's type.
  *
  * Which call of NCCL is made depends on what the ranks have agreed on, and on nothing
  * else: not on where this rank's arrays lie, nor on a count of its own.

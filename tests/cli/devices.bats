@@ -56,6 +56,17 @@ does() { # [OPTION VALUE]... CASE
 	[[ $output != *": no "* ]] || skip "$output"
 }
 
+@test "the kernel in the library is that of its source, and each chip takes it" {
+	local chip to=$BATS_TEST_TMPDIR
+	command -v nvcc ptxas > /dev/null || skip "no nvcc"
+	[[ $(nvcc --version) == *"release 13.0"* ]] || skip "another nvcc than the one that made it"
+	lib/backend/move_ptx.sh "$to"
+	diff "$to/move_ptx.h" lib/backend/move_ptx.h
+	for chip in $(nvcc --list-gpu-code); do
+		ptxas -arch="$chip" -o /dev/null "$to/move.ptx"
+	done
+}
+
 @test "ranks agree on a work in 1 us alone and 2.5 us by two, before their device gets it" {
 	[ -z "${SAN:-}" ] || skip "of sanitizers everything takes longer"
 	agrees() { # NP MOST_NS; on a busy machine the median says little

@@ -402,6 +402,11 @@ static void put(void *p, berth_type type, size_t i, unsigned x)
 	memcpy((unsigned char *)p + i * kern_size(type), &bits, kern_size(type));
 }
 
+static bool is_float(berth_type type)
+{
+	return type >= BERTH_F16 && type <= BERTH_F64;
+}
+
 static void fill(struct arrays *a, berth_type type, size_t n)
 {
 	const unsigned below = type == BERTH_BOOL ? 2 : 3;
@@ -419,6 +424,7 @@ static void compare_kinds(struct arrays *a, berth_type type, size_t n)
 	static const berth_kind moves[] = { BERTH_ALLGATHER, BERTH_BROADCAST,
 					    BERTH_ALLTOALL, BERTH_GATHER,
 					    BERTH_SCATTER };
+	static const double half = 0.5, four = 4;
 	struct berth_desc d = BERTH_DESC(.type = type, .root = size - 1);
 
 	fill(a, type, n * (size_t)size);
@@ -430,6 +436,13 @@ static void compare_kinds(struct arrays *a, berth_type type, size_t n)
 			d.op = ops[o];
 			d.count = n;
 			compare(a, d);
+			if (!is_float(type))
+				continue;
+			d.prescale = &half;
+			compare(a, d);
+			d.postscale = &four;
+			compare(a, d);
+			d.prescale = d.postscale = NULL;
 		}
 	d.op = BERTH_SUM;
 	for (size_t k = 0; k < sizeof moves / sizeof *moves; k++) {

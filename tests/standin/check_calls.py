@@ -41,7 +41,7 @@ static_assert(ncclInt64 == 4 && ncclUint64 == 5, "types");
 static_assert(ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 && ncclBfloat16 == 9, "types");
 static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4, "operators");
 static_assert(ncclInvalidUsage == 5 && ncclRemoteError == 6 && ncclInProgress == 7, "results");
-static_assert(ncclScalarHostImmediate == 1 && sizeof(ncclUniqueId) == sizeof(nccl_id), "the id");
+static_assert(sizeof(ncclUniqueId) == sizeof(nccl_id), "the id");
 static_assert(sizeof(ncclConfig_t) >= sizeof(nccl_config), "the configuration");
 static_assert(offsetof(ncclConfig_t, blocking) == offsetof(nccl_config, blocking), "blocking");
 static_assert(offsetof(ncclConfig_t, maxCTAs) == offsetof(nccl_config, max_ctas), "maxCTAs");

@@ -22,13 +22,12 @@ enum {
 	PART = 1 << 13,  /* of a message */
 	OPS = 64,
 	NAP_US = 20,
-	LOOKS = 50,   /* naps from one look for a deadlock to the next */
-	ALONE_S = 30, /* a kernel for which the others do not come, times SLOW */
-	SCALES = 64   /* operators of one communicator at a time */
+	LOOKS = 50,  /* naps from one look for a deadlock to the next */
+	ALONE_S = 30 /* a kernel for which the others do not come, times SLOW */
 };
 
 /* NCCL's numbers. */
-enum { SUM, PRODUCT, MAX, MIN, AVERAGE, PREDEFINED };
+enum { SUM, PRODUCT, MAX, MIN, AVERAGE };
 enum call { REDUCE, REDUCESCATTER, ALLREDUCE, BROADCAST, ALLGATHER, MESSAGES, CALLS };
 
 static const berth_type types[] = { BERTH_I8,  BERTH_U8,  BERTH_I32, BERTH_U32,
@@ -57,8 +56,6 @@ struct comm {
 	bool came[CALLS];
 	_Atomic int async, ends, ended, busy, queued, turn, inside, launches;
 	struct nccl_id id;
-	double scale[SCALES];
-	bool has_scale[SCALES];
 };
 
 struct message {
@@ -635,34 +632,6 @@ static void check_memory(const void *p, size_t bytes)
 
 /* ---- reductions ---- */
 
-int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, void *p)
-{
-	struct comm *c = p;
-	int i = 0;
-
-	enter(c);
-	while (i < SCALES && c->has_scale[i])
-		i++;
-	if (i == SCALES || !residence || (type != 7 && type != 8))
-		return leave(c, NCCL_INVALID_ARGUMENT);
-	c->has_scale[i] = true;
-	c->scale[i] = type == 7 ? (double)*(float *)scalar : *(double *)scalar;
-	*op = PREDEFINED + i;
-	return leave(c, NCCL_SUCCESS);
-}
-
-int ncclRedOpDestroy(int op, void *p)
-{
-	struct comm *c = p;
-
-	enter(c);
-	if (op < PREDEFINED || op >= PREDEFINED + SCALES ||
-	    !c->has_scale[op - PREDEFINED])
-		standin_fail("an operator is destroyed that is not there");
-	c->has_scale[op - PREDEFINED] = false;
-	return leave(c, NCCL_SUCCESS);
-}
-
 static void *use_too(void *p)
 {
 	int rc;
@@ -696,7 +665,7 @@ static int add_reduction(enum call call, const void *in, void *out, size_t n, in
 	size_t bytes;
 
 	if (type < 0 || type >= (int)(sizeof types / sizeof *types) || op < 0 ||
-	    op >= PREDEFINED + SCALES)
+	    op > AVERAGE)
 		return NCCL_INVALID_ARGUMENT;
 	enter(c);
 	ncclGroupStart();
@@ -708,9 +677,6 @@ static int add_reduction(enum call call, const void *in, void *out, size_t n, in
 	o->op = op < AVERAGE ? ops[op] : BERTH_SUM;
 	if (op == AVERAGE)
 		o->scale.divide = (uint32_t)c->n;
-	o->scale.has_prescale = op > AVERAGE;
-	if (op > AVERAGE)
-		o->scale.prescale = c->scale[op - PREDEFINED];
 	o->root = root;
 	bytes = n * kern_size(o->type);
 	check_memory(in, bytes);

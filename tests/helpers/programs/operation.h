@@ -173,8 +173,9 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		o->counting = (enum counting)choose(o->id, 5, 2);
 	o->is_device =
 		with_devices && choose(o->id, 6, 2) &&
-		(!reduces(o->kind) || (has_nccl_type(o->type) && o->op < BERTH_BAND &&
-				       o->prescale == 1 && o->postscale == 1));
+		(!reduces(o->kind) ||
+		 (has_nccl_type(o->type) && o->op < BERTH_BAND &&
+		  (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));
 	o->count = o->kind == BERTH_BARRIER ? 0 : random_count(o->id, 20, o->type);
 }
 

@@ -107,7 +107,8 @@ struct reduction {
 	struct giver giver;
 	berth_op op;
 	double prescale, postscale;
-	bool in_order;   /* of places, wherever these are */
+	bool in_order;   /* of places, wherever these are; and each pass of the GPU
+			  * over an array rounds to the type */
 	uint64_t joined; /* a bit for each place that gives nothing */
 };
 
@@ -147,6 +148,17 @@ static bool is_sum(berth_op op)
 	return op == BERTH_SUM || op == BERTH_AVG;
 }
 
+/* X behind a pass of the GPU. */
+static double passed(const struct reduction *r, double x)
+{
+	uint64_t bits = 0;
+
+	if (!r->in_order)
+		return x;
+	write_float(&bits, r->giver.type, x);
+	return read_float(&bits, r->giver.type);
+}
+
 /* A rank that has joined gives zeros to a sum, and nothing to what has none. */
 static struct partial of_place(const struct reduction *r, int place, uint64_t i)
 {
@@ -159,6 +171,8 @@ static struct partial of_place(const struct reduction *r, int place, uint64_t i)
 	else
 		p.x = given_value(g, given_noise(g, source, 0, i))->is;
 	p.x = scaled_float(p.x, r->prescale, g->type);
+	if (r->prescale != 1)
+		p.x = passed(r, p.x);
 	return p;
 }
 
@@ -205,11 +219,17 @@ static uint64_t reduced_floats(const struct reduction *r, uint64_t i)
 {
 	const berth_type t = r->giver.type;
 	int host[REFERENCE_RANKS], n = r->in_order ? 1 : hosts_of(r->group, host);
+	/* NCCL averages where the number of ranks is a power of two */
+	const bool divides = r->op == BERTH_AVG && r->group->n & (r->group->n - 1);
 	double x = of_hosts(r, host, n, 0, 1, i).x;
 	uint64_t bits = 0;
 
+	if (divides)
+		x = passed(r, x);
 	if (r->op == BERTH_AVG)
 		x = accumulated(x / r->group->n, t);
+	if (r->postscale != 1 && !divides)
+		x = passed(r, x);
 	write_float(&bits, t, scaled_float(x, r->postscale, t));
 	return bits;
 }
