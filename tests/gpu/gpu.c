@@ -22,14 +22,14 @@
 #include "tests/helpers/own_ranks.h"
 #include "tests/helpers/slow.h"
 
-enum { NO_GPU = 77, ROUNDS = 20, SMALL_ROUNDS = 500, PINNED = 1 };
+enum { NO_GPU = 77, ROUNDS = 20, SMALL_ROUNDS = 500, NON_BLOCKING = 1 };
 
 static int rank, size = 2;
 static size_t most_bytes = 64 << 20;
 static unsigned times = 100;
 static void *stream;
 
-/* What only tests call. */
+/* Calls of libcuda that only tests make. */
 static struct {
 #define CALL(name, version, arguments) int(*name) arguments;
 #include "tests/standin/cuda_calls.def"
@@ -105,7 +105,7 @@ static void print_facts(int nccl, const char *path)
 	       (unsigned long)(shm.f_bavail * shm.f_bsize >> 20));
 }
 
-/* Of its own, since ranks are forked before they have CUDA. */
+/* In a process without ranks, since these are forked before they have CUDA. */
 static int facts(void)
 {
 	const char *why = load_cuda(), *path = "";
@@ -149,7 +149,7 @@ static void begin_rank(int own)
 	setenv("NCCL_MNNVL_ENABLE", "0", 0);
 	CHECK(!load_cuda(), "the GPU");
 	CHECK(cuda_enter(0), "its context");
-	CHECK(!more.cuStreamCreate(&stream, PINNED), "a stream");
+	CHECK(!more.cuStreamCreate(&stream, NON_BLOCKING), "a stream");
 	device_register(&nccl_backend);
 	begin_library();
 }
@@ -162,12 +162,15 @@ static void *make_there(size_t bytes)
 	return (void *)(uintptr_t)p;
 }
 
+/* Pinned, until the end. */
 static void *make_here(size_t bytes)
 {
-	void *p = NULL;
+	static void *all[8];
+	static unsigned n;
 
-	CHECK(!more.cuMemHostAlloc(&p, bytes, 0), "%zu pinned bytes", bytes);
-	return p;
+	CHECK(n < sizeof all / sizeof *all, "room for one more");
+	CHECK(!more.cuMemHostAlloc(&all[n], bytes, 0), "%zu pinned bytes", bytes);
+	return all[n++];
 }
 
 /* On the stream, which the host does not await. */
