@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 20
+# takes_s: 6
 # The script for a machine with a GPU (tests/gpu/run.sh), on a stand-in of one, so that a GPU's time is
 # not spent on the script's own mistakes.
 load common
