@@ -251,7 +251,7 @@ check-gpu: $(gpu_program)
 	@tests/gpu/run.sh
 
 # What a machine with a GPU needs for it, without network or compiler.
-gpu-pack: all $(gpu_program)
+gpu-pack: $(gpu_program)
 	@rm -rf .gpu && mkdir .gpu
 	@cp $(gpu_program) tests/gpu/run.sh .gpu/
 	@strip -g .gpu/gpu

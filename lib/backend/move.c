@@ -61,6 +61,8 @@ int move_load(int device, void *stream)
 		nothing.most_bytes = 1;
 		nothing.args.piece[0].bytes = 0;
 		rc = rc ? rc : move_launch(&nothing);
+		if (rc)
+			kernel_of[device] = NULL;
 	}
 	pthread_mutex_unlock(&move_lock);
 	return rc;

@@ -448,8 +448,8 @@ static size_t nccl_packed_bytes(const struct coll *c)
 	return nccl_is_packed(c) ? c->count * kern_size(c->type) : 0;
 }
 
-/* Room for all that W packs.  The old room is freed when what is on the stream is
- * done. */
+/* Room for all that W packs.  The stream frees the old room behind the works that it
+ * has. */
 static bool nccl_has_room(struct nccl_group *g, const struct device_work *w)
 {
 	size_t bytes = 0;
@@ -489,8 +489,8 @@ static bool nccl_pack(struct nccl_group *g, const struct coll *c,
 	return nccl_cuda(g, rc ? rc : move_end(&m));
 }
 
-/* C's result out of the ROOM, or the part that this rank gets, in its place; divided
- * and postscaled where NCCL has not done that. */
+/* C's result out of the ROOM, or the part that this rank gets, in its place.  It is
+ * divided, unless NCCL has done so, and postscaled. */
 static bool nccl_unpack(struct nccl_group *g, const struct coll *c,
 			const unsigned char *room)
 {

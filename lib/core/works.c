@@ -27,8 +27,8 @@ static struct works {
 	struct work *starting; /* on its way to its device; nothing else is started */
 	struct work *running, **last;
 	uint64_t clock;
-	struct turn turn;   /* while any runs */
-	_Atomic bool dozes; /* the turn is due only when it is rung, or there is none */
+	struct turn turn;    /* while any runs */
+	_Atomic bool dozes;  /* no turn comes unless it is rung */
 	uint64_t watched_ns; /* of the turn */
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	  .last = &all.running,

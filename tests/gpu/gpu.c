@@ -20,6 +20,7 @@
 #include "lib/base/kern.h"
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
+#include "tests/helpers/rank_check.h"
 #include "tests/helpers/slow.h"
 
 enum { NO_GPU = 77, ROUNDS = 20, SMALL_ROUNDS = 500, NON_BLOCKING = 1 };
@@ -35,16 +36,6 @@ static struct {
 #include "tests/standin/cuda_calls.def"
 #undef CALL
 } more;
-
-#define CHECK(what, ...)                                                               \
-	do {                                                                           \
-		if (what)                                                              \
-			break;                                                         \
-		fprintf(stderr, "rank %d, line %d: %s: ", rank, __LINE__, #what);      \
-		fprintf(stderr, __VA_ARGS__);                                          \
-		fprintf(stderr, "; %s\n", berth_last_error()->text);                   \
-		_exit(1);                                                              \
-	} while (0)
 
 /* ---- the machine ---- */
 
@@ -616,29 +607,18 @@ static int run_rank(int own, void *step)
 	return rc;
 }
 
-/* The last rank is to be killed, the others to end well. */
+/* A step in which the last rank is to be killed. */
 static int run_dying(const struct step *s)
 {
-	pid_t pid[OWN_RANKS_MOST];
-	int worst = 0, status;
+	int rc;
 
 	seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	own_ranks_prepare(size);
-	for (int r = 0; r < size; r++)
-		if (!(pid[r] = fork())) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			exit(run_rank(r, (void *)(uintptr_t)s));
-		}
-	for (int r = 0; r < size; r++) {
-		waitpid(pid[r], &status, 0);
-		if (r == size - 1 ? !WIFSIGNALED(status) : status != 0)
-			worst = 1;
-	}
-	if (!worst)
+	rc = own_ranks_run_dying(size, run_rank, (void *)(uintptr_t)s);
+	if (!rc)
 		printf("np %d: a lost peer after %.2f s\n", size,
 		       (double)atomic_load(&seen->most_ns) / 1e9);
-	return worst;
+	return rc;
 }
 
 int main(int argc, char **argv)

@@ -8,6 +8,7 @@
 #
 #   CHECK_GPU=standin      on the stand-in of a GPU (tests/standin): `make check` does so
 #   STEPS="facts sums"     only these
+#   GPU_PROGRAM=FILE       the program, if it does not lie beside this file, nor in build/gpu
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 program=${GPU_PROGRAM:-$here/gpu}

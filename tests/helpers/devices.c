@@ -10,6 +10,7 @@
 #include "lib/base/clock.h"
 #include "lib/berth.h"
 #include "tests/helpers/own_ranks.h"
+#include "tests/helpers/rank_check.h"
 #include "tests/helpers/slow.h"
 #include "tests/standin/checked.h"
 
@@ -17,16 +18,6 @@ enum { COUNT = 3000, TENSORS = 5, BYTES = COUNT * 4, STEPS = 8, SOON_MS = 10000 
 
 static int rank, size = 2, hosts = 1;
 static void *stream;
-
-#define CHECK(what, ...)                                                               \
-	do {                                                                           \
-		if (what)                                                              \
-			break;                                                         \
-		fprintf(stderr, "rank %d, line %d: %s: ", rank, __LINE__, #what);      \
-		fprintf(stderr, __VA_ARGS__);                                          \
-		fprintf(stderr, "; %s\n", berth_last_error()->text);                   \
-		_exit(1);                                                              \
-	} while (0)
 
 static void begin_library(void)
 {
@@ -733,26 +724,6 @@ static int run_rank(int own, void *ctx)
 	return rc;
 }
 
-/* The last rank is to be killed, the others to end well. */
-static int run_dying(size_t which)
-{
-	pid_t pid[OWN_RANKS_MOST];
-	int worst = 0, status;
-
-	own_ranks_prepare(size);
-	for (int r = 0; r < size; r++)
-		if (!(pid[r] = fork())) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			exit(run_rank(r, &which));
-		}
-	for (int r = 0; r < size; r++) {
-		waitpid(pid[r], &status, 0);
-		if (r == size - 1 ? !WIFSIGNALED(status) : status != 0)
-			worst = 1;
-	}
-	return worst;
-}
-
 int main(int argc, char **argv)
 {
 	int at = 1;
@@ -761,7 +732,7 @@ int main(int argc, char **argv)
 		*(strcmp(argv[at], "-np") ? &hosts : &size) = atoi(argv[at + 1]);
 	for (size_t i = 0; at < argc && i < sizeof cases / sizeof *cases; i++)
 		if (!strcmp(argv[at], cases[i].name))
-			return cases[i].dies ? run_dying(i)
-					     : own_ranks_run(size, run_rank, &i);
+			return (cases[i].dies ? own_ranks_run_dying
+					      : own_ranks_run)(size, run_rank, &i);
 	return 2;
 }

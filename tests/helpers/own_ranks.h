@@ -74,10 +74,9 @@ static inline int own_ranks_await(pid_t *pid, int n)
 }
 
 /* N ranks, each of which exits with RUN(its rank, CTX). */
-static inline int own_ranks_run(int n, int (*run)(int rank, void *ctx), void *ctx)
+static inline void own_ranks_start(pid_t *pid, int n, int (*run)(int rank, void *ctx),
+				   void *ctx)
 {
-	pid_t pid[OWN_RANKS_MOST];
-
 	own_ranks_prepare(n);
 	for (int rank = 0; rank < n; rank++) {
 		pid[rank] = fork();
@@ -86,7 +85,29 @@ static inline int own_ranks_run(int n, int (*run)(int rank, void *ctx), void *ct
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		exit(run(rank, ctx));
 	}
+}
+
+static inline int own_ranks_run(int n, int (*run)(int rank, void *ctx), void *ctx)
+{
+	pid_t pid[OWN_RANKS_MOST];
+
+	own_ranks_start(pid, n, run, ctx);
 	return own_ranks_await(pid, n);
+}
+
+/* The last rank is to be killed, the others to end well.  0: it was so. */
+static inline int own_ranks_run_dying(int n, int (*run)(int rank, void *ctx), void *ctx)
+{
+	pid_t pid[OWN_RANKS_MOST];
+	int worst = 0, status;
+
+	own_ranks_start(pid, n, run, ctx);
+	for (int r = 0; r < n; r++) {
+		waitpid(pid[r], &status, 0);
+		if (r == n - 1 ? !WIFSIGNALED(status) : status != 0)
+			worst = 1;
+	}
+	return worst;
 }
 
 #endif

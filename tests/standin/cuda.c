@@ -157,7 +157,7 @@ static void *serve(void *arg)
 	}
 }
 
-/* What was destroyed stays, for events; its place is not used again. */
+/* A destroyed stream stays, for events; its place is not used again. */
 static struct stream *make(bool blocking)
 {
 	struct stream *s = calloc(1, sizeof *s);

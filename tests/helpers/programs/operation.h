@@ -35,7 +35,7 @@ struct operation {
 	uint64_t count, tag, joined;
 	double prescale, postscale;
 	bool wild, is_any; /* ANY: a message from any rank */
-	/* Of this rank: */
+	/* This rank's own: */
 	struct berth_desc d;
 	struct block in, out;
 	bool in_place, keeps_in;
@@ -52,7 +52,7 @@ struct operation {
 
 static bool with_devices; /* some arrays are in the memory of a stand-in device */
 static unsigned long checks;
-/* What is known to fail (PROGRAMS_KNOWN in the environment):
+/* Operations that are known to fail (PROGRAMS_KNOWN in the environment):
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
  *    narrower than f32 is rounded to its type before it is combined;
  *  - two threads of a rank block in operations of one set that have different names,

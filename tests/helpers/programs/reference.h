@@ -73,7 +73,7 @@ static uint64_t wrapped(uint64_t x, berth_type t)
 			   : x << shift >> shift;
 }
 
-/* What is given: of SOURCE, a rank, to DEST, a place, or 0. */
+/* Elements that SOURCE, a rank, gives to DEST, a place, or 0. */
 struct giver {
 	uint64_t id;
 	berth_type type;
@@ -176,7 +176,7 @@ static struct partial of_place(const struct reduction *r, int place, uint64_t i)
 	return p;
 }
 
-/* Of the members on HOST, in their order. */
+/* The result of the members on HOST, in their order. */
 static struct partial of_host(const struct reduction *r, int host, uint64_t i)
 {
 	struct partial all = { 0 };
@@ -187,7 +187,7 @@ static struct partial of_host(const struct reduction *r, int host, uint64_t i)
 	return all;
 }
 
-/* Of the hosts AT, AT + STEP, AT + 2 STEP, ... of N. */
+/* The result of the hosts AT, AT + STEP, AT + 2 STEP, ... of N. */
 static struct partial of_hosts(const struct reduction *r, const int *host, int n,
 			       int at, int step, uint64_t i)
 {
@@ -299,7 +299,7 @@ static uint64_t reduced(const struct reduction *r, uint64_t i)
 	return is_float(r->giver.type) ? reduced_floats(r, i) : reduced_integers(r, i);
 }
 
-/* Of results any NaN will do. */
+/* In results, each NaN is as good as another one. */
 static bool is_equal(uint64_t a, uint64_t b, berth_type t, bool is_result)
 {
 	double x, y;

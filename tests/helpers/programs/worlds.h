@@ -30,7 +30,7 @@ static struct {
 } left;
 
 static const char *host_name; /* a pretended one */
-/* Of this process at the beginning of each program. */
+/* This process' part at the beginning of each program. */
 static int own_number, home_hosts;
 static bool home_in_turn;
 static unsigned long changes;
