@@ -1,3 +1,4 @@
+#include "lib/net/net_ask.h"
 #include "lib/net/net_door.h"
 
 #include <errno.h>
@@ -129,7 +130,12 @@ void net_break(struct net *n, unsigned lost, berth_result why)
 
 /* ---- waiting ---- */
 
-enum { ASK_MS = 500 }; /* in which the host hears which rank is gone */
+enum {
+	ASK_MS = 500, /* in which the host hears which rank is gone */
+	DOOR_MS =
+		1500, /* in which a door answers, if packets are lost and sent again */
+	LEFT_MS = 100 /* in which the host hears because of whom the peer has left */
+};
 
 /* Has the stream of PEER ended, or has PEER said WHY it gives up?  Its last head may
  * have been read already. */
@@ -152,15 +158,27 @@ static bool has_ended(struct net *n, unsigned peer, struct link *l, unsigned *lo
 
 berth_result net_ended(struct net *n, unsigned peer, berth_result why)
 {
-	uint64_t until = clock_ns() + ASK_MS * 1000000ull;
+	const bool asks = why == BERTH_PEER_LOST && net_of_leaver(n) == BERTH_ABORTED &&
+			  net_link_address(n, peer);
+	struct net_ask k = { .fd = -1 };
+	uint64_t since = clock_ns(), now = since, ms = ASK_MS;
 	berth_result rc = BERTH_OK;
 
-	if (n->deadline_ns && n->deadline_ns < until)
-		until = n->deadline_ns;
-	while (n->look && !n->broken && !rc && clock_ns() < until) {
+	while (n->look && !n->broken && !rc && now < since + ms * 1000000 &&
+	       (!n->deadline_ns || now < n->deadline_ns)) {
 		rc = n->look(n->ctx);
-		if (!rc)
-			fiber_pause(5000000);
+		if (rc)
+			break;
+		if (asks && !k.left && net_ask_left(n, peer, &k) && k.left)
+			since = now;
+		ms = k.left ? LEFT_MS : k.fd >= 0 ? DOOR_MS : ASK_MS;
+		fiber_pause(5000000);
+		now = clock_ns();
+	}
+	net_ask_end(&k);
+	if (k.left && !rc && !n->broken) {
+		memset(&n->fault, 0, sizeof n->fault); /* nothing was cut */
+		why = BERTH_ABORTED;
 	}
 	net_break(n, peer, why);
 	return rc;

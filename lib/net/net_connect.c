@@ -1,4 +1,4 @@
-#include "lib/net/net_state.h"
+#include "lib/net/net_ask.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -7,94 +7,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A question at the door of a peer that has to begin a connection and does not.  Has
- * the peer left the net and told nobody, or is it gone? */
-struct asking {
-	int fd; /* -1: no question is on its way */
-	uint64_t next_ns;
-	size_t refused; /* addresses in a row that refused */
-	bool said;      /* HELLO has been sent */
-	bool left;
-	size_t got; /* of ANSWER */
-	struct net_hello hello;
-	struct net_answer answer;
-};
-
-static void stop_asking(struct asking *k, int error)
-{
-	k->refused = error == ECONNREFUSED ? k->refused + 1 : 0;
-	if (k->refused)
-		k->next_ns = 0; /* the next address at once */
-	descriptor_close(k->fd);
-	k->fd = -1;
-}
-
-static void begin_asking(struct net *n, unsigned peer, struct asking *k)
-{
-	const struct net_where *w = net_where_is(n, peer);
-	const struct sockaddr_storage *at = &w->at[k->refused % w->n];
-
-	k->next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull;
-	k->said = false;
-	k->got = 0;
-	k->fd = descriptor_socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	if (k->fd >= 0 &&
-	    connect(k->fd, (const struct sockaddr *)at, net_address_size(at)) &&
-	    errno != EINPROGRESS)
-		stop_asking(k, errno);
-}
-
-static void hear_answer(struct net *n, struct asking *k)
-{
-	ssize_t got = recv(k->fd, (char *)&k->answer + k->got,
-			   sizeof k->answer - k->got, MSG_DONTWAIT);
-
-	if (got < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (got > 0)
-		k->got += (size_t)got;
-	if (got > 0 && k->got < sizeof k->answer)
-		return;
-	/* a peer in another epoch has left this one */
-	k->left = k->got == sizeof k->answer &&
-		  (k->answer.verdict == NET_LEFT ||
-		   k->answer.verdict == NET_OTHER_EPOCH) &&
-		  net_answer_is_good(&k->answer, n->door->key, &k->hello);
-	stop_asking(k, 0);
-}
-
-static bool has_left(struct net *n, unsigned peer, struct asking *k)
-{
-	struct pollfd p = { k->fd, k->said ? POLLIN : POLLOUT, 0 };
-	const size_t addresses = net_where_is(n, peer)->n;
-	socklen_t size = sizeof(int);
-	int error = 0;
-
-	if (k->fd < 0 && clock_ns() >= k->next_ns && addresses) {
-		begin_asking(n, peer, k);
-	} else if (k->fd >= 0 && poll(&p, 1, 0) > 0) {
-		getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-		if (error) {
-			stop_asking(k, error);
-		} else if (k->said) {
-			hear_answer(n, k);
-		} else {
-			k->hello = net_own_hello(n, peer, NET_ASKS);
-			net_hello_make(&k->hello, n->door->key);
-			k->said = true;
-			if (send(k->fd, &k->hello, sizeof k->hello,
-				 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-				stop_asking(k, errno);
-		}
-	}
-	return k->left || (k->refused && k->refused >= addresses);
-}
-
 static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			       uint64_t deadline_ns)
 {
-	struct asking k = { .fd = -1,
-			    .next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull };
+	struct net_ask k = { .fd = -1,
+			     .next_ns = clock_ns() + LISTENER_PROBE_MS * 1000000ull };
 	berth_result rc = BERTH_OK;
 
 	net_serve(n);
@@ -103,7 +20,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 		net_serve(n);
 		if (!rc && n->fault.kind && n->fault.peer == peer)
 			rc = BERTH_AUTH;
-		if (!rc && net_fd(n, peer, lane) < 0 && has_left(n, peer, &k)) {
+		if (!rc && net_fd(n, peer, lane) < 0 && net_ask_left(n, peer, &k)) {
 			net_serve(n); /* the peer may have connected before it left */
 			if (net_fd(n, peer, lane) >= 0)
 				break;
@@ -111,8 +28,7 @@ static berth_result await_peer(struct net *n, unsigned peer, unsigned lane,
 			n->refused = true;
 		}
 	}
-	if (k.fd >= 0)
-		descriptor_close(k.fd);
+	net_ask_end(&k);
 	return rc;
 }
 
@@ -276,7 +192,7 @@ static berth_result connect_settle(struct net *n, unsigned peer, unsigned lane,
 				   uint64_t deadline_ns)
 {
 	struct link *l = net_link(n, peer, lane);
-	struct asking k = { .fd = -1 };
+	struct net_ask k = { .fd = -1 };
 	berth_result rc = BERTH_OK;
 
 	while (!rc && l->releasing) {
@@ -290,7 +206,7 @@ static berth_result connect_settle(struct net *n, unsigned peer, unsigned lane,
 			break;
 		}
 		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR) ||
-		    has_left(n, peer, &k)) {
+		    net_ask_left(n, peer, &k)) {
 			net_close_link(l); /* the peer's door says more */
 			break;
 		}
@@ -300,8 +216,7 @@ static berth_result connect_settle(struct net *n, unsigned peer, unsigned lane,
 					   { k.fd, k.said ? POLLIN : POLLOUT, 0 } },
 			2, deadline_ns);
 	}
-	if (k.fd >= 0)
-		descriptor_close(k.fd);
+	net_ask_end(&k);
 	return rc;
 }
 

@@ -604,6 +604,8 @@ berth_result net_exchange(struct net *n, struct net_send *out, size_t nout,
 		n->unreached = is_new && !known && rc == BERTH_PEER_LOST;
 		if (known == BERTH_PEER_LOST) /* the peer had no time for our proof */
 			rc = BERTH_PEER_LOST;
+		else if (rc == BERTH_PEER_LOST && n->why == BERTH_ABORTED)
+			rc = BERTH_ABORTED; /* the peer has left, and lives */
 		/* the peer has seen the same fault, and may have ended since */
 		if (n->fault.kind == NET_UNLIKE && n->fault.peer == *lost)
 			rc = BERTH_AUTH;

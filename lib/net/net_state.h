@@ -234,7 +234,8 @@ berth_result net_sleep_until(struct net *n, uint32_t came, uint64_t deadline_ns)
 /* The stream of PEER has ended.  PEER may have given up because another rank is gone,
  * and could not say so in the middle of a message.  The watcher may know, and its
  * result is returned.  WHY: the reason that the others hear if the watcher does not
- * know. */
+ * know.  If PEER's door says that PEER has left a net that a rank may leave, the reason
+ * is that. */
 berth_result net_ended(struct net *n, unsigned peer, berth_result why);
 
 /* Replace a congestion control that paces, for FD and for the sockets that it accepts.

@@ -1,5 +1,6 @@
 /* lib/net: peers that give up, are gone or hang in the middle of a message.
  * limit_s: 300 */
+#include "lib/net/net_door.h"
 #include "turn.h"
 
 #include <fcntl.h>
@@ -318,6 +319,38 @@ START_TEST(last_word_before_a_send)
 }
 END_TEST
 
+static berth_result knows_nothing(void *ctx)
+{
+	(void)ctx;
+	return BERTH_OK;
+}
+
+/* A connection ends without a word.  If the peer's door says that the peer has left, it
+ * has; else it is lost. */
+START_TEST(ends_without_a_word)
+{
+	struct net *n[2] = { stranger_net(0, 2), stranger_net(1, 2) };
+	struct net_receive in = { .tag = plain.tag, .note = plain.note, .bytes = 12 };
+	unsigned lost = 9;
+
+	ck_assert(!net_peer(n[0], 1, net_address(n[1])));
+	ck_assert(!net_peer(n[1], 0, net_address(n[0])));
+	n[1]->config.leaver = BERTH_ABORTED;
+	net_watch(n[1], knows_nothing, NULL, NULL);
+	ck_assert_int_eq(net_have(n[0], 1, 0, 0), BERTH_OK);
+	ck_assert_int_eq(net_have(n[1], 0, 0, 0), BERTH_OK);
+	if (!_i)
+		net_door_remove(n[0]->door, n[0], NULL);
+	net_close_link(net_link(n[0], 1, 0));
+	ck_assert_int_eq(net_exchange(n[1], NULL, 0, &in, 1, 0, &lost),
+			 _i ? BERTH_PEER_LOST : BERTH_ABORTED);
+	ck_assert_uint_eq(lost, 0);
+	ck_assert(!net_fault(n[1]) == !_i);
+	net_close(n[1]);
+	net_close(n[0]);
+}
+END_TEST
+
 /* A peer that has our answer takes the connection for one: it is told as well. */
 static void hears_of_leaving(const struct turn *t)
 {
@@ -519,6 +552,7 @@ int main(void)
 	tcase_add_loop_test(t, later, 0, 3);
 	tcase_add_test(t, half_sent);
 	tcase_add_loop_test(t, last_word_before_a_send, 0, 2);
+	tcase_add_loop_test(t, ends_without_a_word, 0, 2);
 	tcase_add_test(t, leaves_in_a_handshake);
 	tcase_add_test(t, differs_and_ends);
 	tcase_add_loop_test(t, released, 0, 3);
