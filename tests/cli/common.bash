@@ -12,6 +12,7 @@
 #   thrice COMMAND...         tries it up to three times, for what goes by time: who is held up
 #                             is not so each time.  set -e is off in it
 #   alive_with TEXT           pids whose environment has TEXT, this machine
+#   clean_standin             removes what ranks that were killed left of a stand-in of a GPU
 #   cluster_up N, cluster_down, on HOST COMMAND..., as USER HOST COMMAND...
 #   need_cluster              first word of setup: skips where no cluster can be made
 # shellcheck shell=bash
@@ -30,6 +31,15 @@ _shared=${BERTH_SHARED:-}
 unset XDG_CONFIG_HOME "${!BERTH_@}" "${!SLURM_@}" "${!PMI_@}" "${!OMPI_@}" "${!PBS_@}" "${!LSB_@}" "${!FLUX_@}" \
 	PE_HOSTFILE COBALT_NODEFILE HYDRA_HOST_FILE I_MPI_HYDRA_HOST_FILE
 [ -z "$_shared" ] || export BERTH_SHARED=$_shared
+
+# Suites run at a time: what belongs to a process that lives is another one's.
+clean_standin() {
+	local file pid
+	for file in /dev/shm/standin-*; do
+		pid=${file#*standin-} pid=${pid%%-*}
+		[ -d "/proc/$pid" ] || rm -f "$file"
+	done
+}
 
 says() {
 	local text

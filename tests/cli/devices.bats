@@ -9,7 +9,7 @@ load common
 DEVICES=$BUILD/helpers/devices
 
 teardown() {
-	rm -f /dev/shm/standin-*
+	clean_standin
 }
 
 does() { # [OPTION VALUE]... CASE

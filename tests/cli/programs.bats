@@ -63,7 +63,7 @@ checked() { # COUNT FIRST COMMAND...
 		echo "$mistake: the seed $seed finds it"
 		[ "$seed" -le 20 ]
 	done
-	rm -f /dev/shm/standin-*
+	clean_standin
 }
 
 @test "a wrong result is seen, and says where" {
