@@ -124,9 +124,11 @@ typedef enum berth_kind {
 
 /* Where an array lies. */
 typedef enum berth_memory {
-	BERTH_ANYWHERE = 0, /* the library finds out */
+	/* The library finds out.  It knows of GPUs where libcuda was loaded before
+	 * berth_init(), or after the first operation with BERTH_CUDA or a stream. */
+	BERTH_ANYWHERE = 0,
 	BERTH_HOST = 1,
-	BERTH_CUDA = 2 /* BERTH_UNSUPPORTED without a GPU back end */
+	BERTH_CUDA = 2 /* of a GPU; BERTH_UNSUPPORTED without NCCL */
 } berth_memory;
 
 /* ---- begin and end ---- */
@@ -293,7 +295,26 @@ int berth_set_member(const berth_set *set, int i);
  * in the order of their ranks, then the hosts, numbered in the order of their first
  * ranks, in the order S(0, 1) with S(i, m) = S(i, 2m) + S(i + m, 2m): of four,
  * (0 + 2) + (1 + 3).  So every rank and every run gets the same bits, for any size and
- * any algorithm. */
+ * any algorithm.
+ *
+ * In GPU memory NCCL, 2.18 or later, does it, in the order of STREAM.  A rank has one
+ * GPU for each set, and all ranks of the set take the same way:
+ *   ALLREDUCE, REDUCE, REDUCESCATTER  sum, average, min, max, product of u8, i8, i32,
+ *                                     u32, i64, u64, f16, bf16, f32, f64; of bool no
+ *                                     average; scaled only floats
+ *   the other collectives             of all types
+ *   BERTH_UNSUPPORTED on all ranks    bit operations; reductions of u16, i16 and f8;
+ *                                     scaled integers; Adasum; messages; MADE; a
+ *                                     stream that captures a CUDA graph; two ranks on
+ *                                     one GPU, unless NCCL_HOSTID tells them apart; a
+ *                                     rank without NCCL
+ * What differs there: each addition may round to the type.  The order of a sum is
+ * NCCL's: all ranks get the same bits, another size or another run may give others.
+ * A NaN may not come out of min and max.  A scale, and an average where the number of
+ * ranks is no power of two, is a pass of its own over the array, in f32 (f64 in f64),
+ * which rounds to the type: a sum of f16 that overflows before it is scaled stays
+ * infinite.  NCCL's connections between hosts are neither authenticated nor encrypted:
+ * with BERTH_NET_SECURE=aead it is BERTH_UNSUPPORTED, unless BERTH_NCCL_CLEAR=1. */
 
 #define BERTH_ANY (-1) /* root of BERTH_RECV: any rank */
 /* A stream on which nothing waits; other streams as DLPack numbers them. */
@@ -328,7 +349,7 @@ struct berth_desc {
 	berth_memory memory;
 	/* In the memory of a device: STREAM wrote IN and will read OUT.  OUT is not
 	 * written if a rank leaves its world, or is lost, before.  READY is an event
-	 * after which IN may be read.  BERTH_UNSUPPORTED without a GPU back end. */
+	 * after which IN may be read. */
 	void *stream, *ready;
 };
 #define BERTH_DESC(...)                                                                \
@@ -369,8 +390,8 @@ berth_result berth_wait(berth_request *request, int64_t timeout_ms);
 berth_result berth_wait_any(berth_request *const *requests, size_t n,
 			    int64_t timeout_ms, size_t *which);
 /* Let STREAM of the caller's device wait.  The call returns when the operations have
- * begun on the device.  The request remains.  BERTH_UNSUPPORTED without a GPU back
- * end. */
+ * begun on the device.  The request remains.  BERTH_INVALID: nothing of the request is
+ * in the memory of a device. */
 berth_result berth_wait_stream(berth_request *request, void *stream);
 /* Call DONE when the request is done, once, in a thread of the library or in one that
  * waits; at once if it is done already.  berth_wait() returns after DONE has.  The
@@ -387,13 +408,14 @@ berth_result berth_join(berth_set *set, int *last);
 
 /* ---- memory ---- */
 
-/* BERTH_HOST: memory that all ranks of this host can access: operations on it copy
- * nothing.  It is aligned to 64 bytes, and zero.  DEVICE is 0.  NULL: out of memory, or
- * no such memory.  After berth_change() it is this process' alone. */
+/* Memory that is aligned to 64 bytes, and zero.  NULL: out of memory, or no such
+ * memory.  BERTH_HOST: all ranks of this host can access it, and operations on it copy
+ * nothing; DEVICE is 0.  After berth_change() it is this process' alone.  BERTH_CUDA:
+ * of GPU DEVICE.  To get it or to free it may wait for that GPU. */
 void *berth_alloc(size_t bytes, berth_memory memory, int device);
 void berth_free(void *p);
 /* Announce memory of the caller that will be used often, for back ends that need
- * this. */
+ * this.  BERTH_INVALID: it is not such memory. */
 berth_result berth_register(void *p, size_t bytes, berth_memory memory, int device);
 berth_result berth_deregister(void *p);
 

@@ -56,6 +56,10 @@ struct coll {
 	const struct coll_piece *piece;
 	size_t npieces;
 	struct coll_rows *rows; /* for coll_run_rows(); begin() ignores it */
+	/* On a device: this rank has no data for an allreduce.  It gives NEUTRAL, which
+	 * changes nothing, and is not scaled.  IN and OUT mean nothing then. */
+	bool has_none;
+	unsigned char neutral[8];
 	/* Made from all that has to be the same on all ranks: name, kind, type, op,
 	 * shape, root, scalings. */
 	uint32_t signature;

@@ -11,13 +11,16 @@ enum {
 	MEMORY_TYPE = 2, /* of cuPointerGetAttributes() */
 	MEMORY_DEVICE = 2,
 	IS_MANAGED = 8,
-	ORDINAL = 9
+	ORDINAL = 9,
+	CAPTURE_RELAXED = 2
 };
 
 struct cuda cuda;
+const char cuda_no_gpu[] = "there is no such GPU";
 
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool cuda_is_loaded;
+static _Thread_local int capture_mode; /* of this thread, before cuda_enter() */
 static struct {
 	void *context; /* primary, retained for good */
 	struct cuda_event *unused;
@@ -75,16 +78,18 @@ const char *cuda_load(void)
 	return why;
 }
 
-void cuda_look(void)
+bool cuda_look(void)
 {
-	void *lib = atomic_load(&cuda_is_loaded)
-			    ? NULL
-			    : dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *lib;
 
+	if (atomic_load(&cuda_is_loaded))
+		return true;
+	lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	if (!lib)
-		return;
+		return false;
 	cuda_load();
 	dlclose(lib);
+	return atomic_load(&cuda_is_loaded);
 }
 
 const char *cuda_text(int rc)
@@ -124,14 +129,52 @@ bool cuda_enter(int device)
 	    !cuda.cuDevicePrimaryCtxRetain(&context, d))
 		cuda_of[device].context = context;
 	pthread_mutex_unlock(&cuda_lock);
-	return context && !cuda.cuCtxPushCurrent(context);
+	if (!context || cuda.cuCtxPushCurrent(context))
+		return false;
+	capture_mode = CAPTURE_RELAXED;
+	cuda.cuThreadExchangeStreamCaptureMode(&capture_mode);
+	return true;
 }
 
 void cuda_leave(void)
 {
 	void *context;
 
+	cuda.cuThreadExchangeStreamCaptureMode(&capture_mode);
 	cuda.cuCtxPopCurrent(&context);
+}
+
+berth_result cuda_alloc(int device, size_t bytes, void **p, const char **why)
+{
+	uint64_t at = 0;
+	int rc;
+
+	*why = cuda_load();
+	if (*why)
+		return BERTH_UNSUPPORTED;
+	*why = cuda_no_gpu;
+	if (!cuda_enter(device))
+		return BERTH_UNSUPPORTED;
+	bytes += !bytes;
+	rc = cuda.cuMemAlloc(&at, bytes);
+	if (!rc) {
+		rc = cuda.cuMemsetD8Async(at, 0, bytes, NULL);
+		rc = rc ? rc : cuda.cuStreamSynchronize(NULL);
+		if (rc)
+			cuda.cuMemFree(at);
+	}
+	cuda_leave();
+	*p = (void *)(uintptr_t)at;
+	*why = rc ? cuda_text(rc) : NULL;
+	return rc ? BERTH_MEMORY : BERTH_OK;
+}
+
+void cuda_free(void *p, int device)
+{
+	if (!cuda_enter(device))
+		return;
+	cuda.cuMemFree((uintptr_t)p);
+	cuda_leave();
 }
 
 struct cuda_event *cuda_event_take(int device)

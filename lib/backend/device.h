@@ -29,6 +29,11 @@
 
 enum { DEVICE_CARD_BYTES = 256, DEVICE_WHY_BYTES = 256 };
 
+/* A user has chosen this for all devices. */
+struct device_options {
+	const char *nccl; /* the file of NCCL's library; NULL: it is found */
+};
+
 struct device_work {
 	/* N operations, done in their order.  IN and OUT of one with pieces mean
 	 * nothing.  Arrays may lie as lib/berth.h lets them: in place, or apart. */
@@ -53,12 +58,18 @@ struct device_backend {
 	berth_memory memory;
 	/* When a world begins: can the process have such memory by now?  Until mark()
 	 * or another look() finds it, find() finds none. */
-	void (*look)(void);
+	bool (*look)(void);
 	/* Is P in memory of this back end?  *DEVICE becomes the device. */
 	bool (*find)(const void *p, int *device);
+	/* *P is BYTES of DEVICE's memory, zero, aligned to 64 bytes.  After an error
+	 * *WHY is the reason, in words.  It may wait for the device, and so may
+	 * discard(), which frees P. */
+	berth_result (*alloc)(int device, size_t bytes, void **p, const char **why);
+	void (*discard)(void *p, int device);
 	/* Before join(): makes the card that the rank at place ME of N tells all
 	 * others.  After an error WHY is the reason, in words. */
-	berth_result (*card)(int device, unsigned n, unsigned me,
+	berth_result (*card)(const struct device_options *options, int device,
+			     unsigned n, unsigned me,
 			     unsigned char card[DEVICE_CARD_BYTES],
 			     char why[DEVICE_WHY_BYTES]);
 	/* Begins to join.  *GROUP may be set after an error, too. */
@@ -70,8 +81,9 @@ struct device_backend {
 	const char *(*takes)(const void *group, const struct coll *c);
 	/* Makes *MARK, which stands for all that STREAM has now.  If READY is not NULL,
 	 * it stands for all before that event instead.  *MARK is NULL if there is
-	 * nothing to await. */
-	berth_result (*mark)(int device, void *stream, void *ready, void **mark);
+	 * nothing to await.  After an error *WHY is the reason, in words. */
+	berth_result (*mark)(int device, void *stream, void *ready, void **mark,
+			     const char **why);
 	void (*forget)(void *mark);
 	/* Begins W.  BERTH_BUSY: it is on its way to the device, which may wait for
 	 * other ranks; nothing is started in this process until begun() returns
@@ -94,18 +106,5 @@ struct device_backend {
 	 * other ranks, and nobody waits for it here. */
 	void (*leave)(void *group);
 };
-
-/* The device back end of MEMORY, or NULL. */
-const struct device_backend *device_of(berth_memory memory);
-/* Look for each kind of memory. */
-void device_look(void);
-/* The kind of memory that P is in, as far as is known since the last look.  *DEVICE
- * becomes its device. */
-berth_memory device_find(const void *p, int *device);
-/* Is there any device back end? */
-extern bool device_is_there;
-/* Adds a device back end, before the first operation.  For tests, which link the
- * objects. */
-void device_register(const struct device_backend *b);
 
 #endif

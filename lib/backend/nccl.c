@@ -1,6 +1,7 @@
 #include "lib/backend/nccl.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,12 +15,15 @@
 #include "lib/base/kern.h"
 #include "lib/base/thread.h"
 
+#define LIBRARY "libnccl.so.2"
+
 enum {
 	OLDEST = 21800,
 	NON_BLOCKING = 1, /* of a stream: it does not wait for the legacy one */
 	MAJOR = 75,       /* attributes of a device: its compute capability */
 	MINOR = 76,
-	MAGIC = 0xcafebeef
+	MAGIC = 0xcafebeef,
+	ALIGN = 64 /* bytes, of what is packed */
 };
 
 /* For ncclCommAbort() to end what runs. */
@@ -73,21 +77,61 @@ struct nccl_work {
 
 /* ---- the library ---- */
 
-/* That of the process, as torch has it, or another. */
-static const char *nccl_take(char *why)
+/* pip puts the wheel into the environment of Python. */
+static void *nccl_of_wheel(void)
 {
-	void *lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+	static const char *const roots[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
+	char pattern[PATH_MAX];
+	void *lib = NULL;
+	glob_t g;
+
+	for (size_t i = 0; !lib && i < sizeof roots / sizeof *roots; i++) {
+		const char *root = getenv(roots[i]);
+
+		snprintf(pattern, sizeof pattern,
+			 "%s/lib/python3*/site-packages/nvidia/nccl/lib/" LIBRARY,
+			 root ? root : "");
+		if (!root || *root != '/' || glob(pattern, 0, NULL, &g))
+			continue;
+		lib = dlopen(g.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
+		globfree(&g);
+	}
+	return lib;
+}
+
+/* That of the process, as torch has it, or FILE, or another.  NULL: WHY not. */
+static void *nccl_open(const char *file, char *why)
+{
+	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+
+	if (!lib && file) {
+		lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+		if (!lib)
+			snprintf(why, DEVICE_WHY_BYTES, "BERTH_NCCL: %s", dlerror());
+		return lib;
+	}
+	if (!lib)
+		lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!lib)
+		lib = nccl_of_wheel();
+	if (!lib)
+		snprintf(why, DEVICE_WHY_BYTES,
+			 "no NCCL: neither the loader nor a Python environment "
+			 "has " LIBRARY
+			 " (try: pip install nvidia-nccl-cu13, or BERTH_NCCL)");
+	return lib;
+}
+
+static const char *nccl_take(const char *file, char *why)
+{
+	void *lib = nccl_open(file, why);
 
 	if (!lib)
-		lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-	if (!lib) {
-		snprintf(why, DEVICE_WHY_BYTES, "no NCCL: %s", dlerror());
 		return why;
-	}
 #define CALL(result, name, arguments)                                                  \
 	nccl.name = (result(*) arguments)dlsym(lib, #name);                            \
 	if (!nccl.name)                                                                \
-		return "no NCCL: libnccl.so.2 is older than 2.18, it has no " #name;
+		return "no NCCL: " LIBRARY " is older than 2.18, it has no " #name;
 #include "lib/backend/nccl_calls.def"
 #undef CALL
 	if (!nccl.ncclGetVersion(&nccl.version) && nccl.version >= OLDEST)
@@ -98,7 +142,7 @@ static const char *nccl_take(char *why)
 }
 
 /* NULL, or why it can't be had, the same each time. */
-static const char *nccl_load(void)
+static const char *nccl_load(const char *file)
 {
 	static char text[DEVICE_WHY_BYTES];
 	static const char *why;
@@ -106,7 +150,7 @@ static const char *nccl_load(void)
 
 	pthread_mutex_lock(&nccl_lock);
 	if (!tried)
-		why = nccl_take(text);
+		why = nccl_take(file, text);
 	tried = true;
 	pthread_mutex_unlock(&nccl_lock);
 	return why;
@@ -150,7 +194,8 @@ static const char *nccl_says(const void *group)
 
 /* ---- joining ---- */
 
-static berth_result nccl_card(int device, unsigned n, unsigned me,
+static berth_result nccl_card(const struct device_options *options, int device,
+			      unsigned n, unsigned me,
 			      unsigned char bytes[DEVICE_CARD_BYTES],
 			      char why[DEVICE_WHY_BYTES])
 {
@@ -161,9 +206,9 @@ static berth_result nccl_card(int device, unsigned n, unsigned me,
 	_Static_assert(sizeof c <= DEVICE_CARD_BYTES, "a card of NCCL");
 	(void)n;
 	if (!wrong)
-		wrong = nccl_load();
+		wrong = nccl_load(options->nccl);
 	if (!wrong && !cuda_enter(device))
-		wrong = "there is no such GPU";
+		wrong = cuda_no_gpu;
 	if (wrong) {
 		snprintf(why, DEVICE_WHY_BYTES, "%s", wrong);
 		return BERTH_UNSUPPORTED;
@@ -334,30 +379,38 @@ static void nccl_leave(void *group)
 
 /* ---- marks ---- */
 
-static berth_result nccl_mark(int device, void *stream, void *ready, void **mark)
+static const char nccl_captures[] = "its stream captures a CUDA graph, and a graph "
+				    "can't wait for other ranks: call "
+				    "it before the capture, or after";
+
+static berth_result nccl_mark(int device, void *stream, void *ready, void **mark,
+			      const char **why)
 {
 	struct cuda_event *e;
 	int captures = 0;
-	berth_result rc = BERTH_OK;
 
 	*mark = NULL;
 	if (cuda_load() || !cuda_enter(device)) /* card() tells it to all ranks */
 		return BERTH_OK;
+	*why = NULL;
 	e = ready ? calloc(1, sizeof *e) : cuda_event_take(device);
+	if (e && stream != BERTH_HOST_STREAM &&
+	    (cuda.cuStreamIsCapturing(stream, &captures) || captures))
+		*why = nccl_captures;
+	else if (e && !ready && cuda.cuEventRecord(e->event, stream))
+		*why = "its stream can't be used";
 	if (e && ready) {
 		e->event = ready;
 		e->device = CUDA_FOREIGN;
-	} else if (e && (cuda.cuStreamIsCapturing(stream, &captures) || captures)) {
-		rc = BERTH_UNSUPPORTED;
-	} else if (e && cuda.cuEventRecord(e->event, stream)) {
-		rc = BERTH_INVALID;
 	}
 	cuda_leave();
-	if (rc)
+	if (e && *why)
 		cuda_event_give(e);
 	else
 		*mark = e;
-	return e ? rc : BERTH_MEMORY;
+	if (!e)
+		*why = "out of memory";
+	return !e ? BERTH_MEMORY : *why ? BERTH_UNSUPPORTED : BERTH_OK;
 }
 
 /* ---- operations, as calls of NCCL ---- */
@@ -437,15 +490,19 @@ static size_t nccl_piece_bytes(const struct coll *c, size_t k)
 	return (end - c->piece[k].at) * kern_size(c->type);
 }
 
-/* Is IN of C, or its pieces, packed into the room? */
+/* Is IN of C, or its pieces, packed into the room, or what this rank gives in its
+ * place? */
 static bool nccl_is_packed(const struct coll *c)
 {
-	return c->npieces || (coll_reduces(c->kind) && c->scale.has_prescale);
+	return c->npieces || c->has_none ||
+	       (coll_reduces(c->kind) && c->scale.has_prescale);
 }
 
 static size_t nccl_packed_bytes(const struct coll *c)
 {
-	return nccl_is_packed(c) ? c->count * kern_size(c->type) : 0;
+	const size_t bytes = c->count * kern_size(c->type);
+
+	return nccl_is_packed(c) ? (bytes + ALIGN - 1) / ALIGN * ALIGN : 0;
 }
 
 /* Room for all that W packs.  The stream frees the old room behind the works that it
@@ -469,6 +526,29 @@ static bool nccl_has_room(struct nccl_group *g, const struct device_work *w)
 	return true;
 }
 
+/* C's neutral elements into the ROOM, by words of 4 bytes. */
+static int nccl_fill(struct nccl_group *g, const struct coll *c,
+		     const unsigned char *room)
+{
+	const size_t size = kern_size(c->type), words = (c->count * size + 3) / 4;
+	const uint64_t to = (uintptr_t)room;
+	unsigned char all[8];
+	uint32_t word[2];
+	int rc;
+
+	for (size_t i = 0; i < sizeof all; i++)
+		all[i] = c->neutral[i % size];
+	memcpy(word, all, sizeof word);
+	if (!words)
+		return CUDA_OK;
+	if (word[0] == word[1])
+		return cuda.cuMemsetD32Async(to, word[0], words, g->stream);
+	rc = cuda.cuMemsetD2D32Async(to, 8, word[0], 1, words / 2, g->stream);
+	return rc ? rc
+		  : cuda.cuMemsetD2D32Async(to + 4, 8, word[1], 1, words / 2,
+					    g->stream);
+}
+
 /* C's pieces into the ROOM, or its whole IN, prescaled. */
 static bool nccl_pack(struct nccl_group *g, const struct coll *c,
 		      const unsigned char *room)
@@ -478,6 +558,8 @@ static bool nccl_pack(struct nccl_group *g, const struct coll *c,
 	struct move m;
 	int rc = CUDA_OK;
 
+	if (c->has_none)
+		return nccl_cuda(g, nccl_fill(g, c, room));
 	move_begin(&m, g->device, g->stream, scales ? move_type(c->type) : MOVE_BYTES,
 		   scales ? c->scale.prescale : 1, 1);
 	for (size_t k = 0; !rc && k < c->npieces; k++)
@@ -523,9 +605,9 @@ static bool nccl_move(struct nccl_group *g, const struct device_work *w, bool in
 	for (size_t i = 0; ok && i < w->n; i++) {
 		const struct coll *c = &w->coll[i];
 
-		if (!in)
+		if (!in && !c->has_none)
 			ok = nccl_unpack(g, c, room);
-		else if (nccl_is_packed(c))
+		else if (in && nccl_is_packed(c))
 			ok = nccl_pack(g, c, room);
 		room += nccl_packed_bytes(c);
 	}
@@ -573,8 +655,8 @@ static int nccl_reduce(struct nccl_group *g, struct nccl_work *own,
 	int rc = NCCL_OK;
 
 	if (c->kind == BERTH_ALLREDUCE)
-		return nccl.ncclAllReduce(in, c->npieces ? room : c->out, c->count,
-					  type, op, g->comm, g->stream);
+		return nccl.ncclAllReduce(in, c->npieces || c->has_none ? room : c->out,
+					  c->count, type, op, g->comm, g->stream);
 	if (c->kind == BERTH_REDUCE)
 		return nccl.ncclReduce(in, c->out, c->count, type, op, (int)c->root,
 				       g->comm, g->stream);
@@ -808,6 +890,8 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .memory = BERTH_CUDA,
 					     .look = cuda_look,
 					     .find = cuda_find,
+					     .alloc = cuda_alloc,
+					     .discard = cuda_free,
 					     .card = nccl_card,
 					     .join = nccl_join,
 					     .joined = nccl_look,

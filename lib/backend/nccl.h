@@ -1,5 +1,7 @@
 /* nccl.h - device.h by NCCL: libnccl.so.2, 2.18 or later, and libcuda.so.1 (cuda.h),
- * both loaded at the first operation on a GPU's memory.
+ * both loaded at the first operation on a GPU's memory.  NCCL is that which the process
+ * has already (PyTorch loads its own), or BERTH_NCCL, or what the loader finds, or that
+ * of a wheel in the Python environment.
  *
  * Each group has a communicator.  All are non-blocking, so that a rank that does not
  * come holds up no thread.  Works of all groups of a GPU are on one stream of it: where
@@ -33,7 +35,6 @@ struct nccl_config {
 	int split_share;
 };
 
-/* lib/backend/device.c does not have it yet: tests register it. */
 extern const struct device_backend nccl_backend;
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 #include "lib/base/callback.h"
 #include "lib/base/descriptor.h"
 #include "lib/base/log.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 #include "lib/base/callback.h"
 #include "lib/base/log.h"
 #include "lib/boot/retired.h"
@@ -216,8 +216,6 @@ berth_result berth_wait_stream(berth_request *request, void *stream)
 	struct failure why;
 	berth_result rc;
 
-	if (!device_is_there)
-		return api_wrong(BERTH_UNSUPPORTED, op_no_device);
 	rc = api_check(request);
 	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
 		rc = api_may_wait();
@@ -231,35 +229,48 @@ static berth_result check_memory(berth_memory memory, int device)
 	if (memory > BERTH_CUDA)
 		return api_wrong(BERTH_INVALID, "no such memory");
 	if (memory == BERTH_CUDA)
-		return api_wrong(BERTH_UNSUPPORTED, op_no_device);
+		return BERTH_OK;
 	return device ? api_wrong(BERTH_INVALID, "the host has no device but 0")
 		      : BERTH_OK;
 }
 
 void *berth_alloc(size_t bytes, berth_memory memory, int device)
 {
+	const struct memory *m = &api_world.memory;
+	const char *why = m->heap ? "the heap that ranks of this host share is full"
+				  : "the heap that ranks of this host share can't be "
+				    "mapped";
+	berth_result rc = BERTH_OK;
 	struct berth_set *set;
-	void *p;
+	void *p = NULL;
 
 	if (check_memory(memory, device) || api_enter(NULL, &set))
 		return NULL;
-	p = memory_give(&api_world.memory, bytes);
-	if (!p)
-		api_wrong(BERTH_MEMORY,
-			  api_world.memory.heap
-				  ? "the heap that ranks of this host share is full"
-				  : "the heap that ranks of this host share can't be "
-				    "mapped");
+	if (memory == BERTH_CUDA)
+		rc = device_of(memory)->alloc(device, bytes, &p, &why);
+	else
+		p = memory_give(&api_world.memory, bytes);
+	if (rc || !p)
+		api_wrong(rc ? rc : BERTH_MEMORY, why);
+	else if (memory == BERTH_CUDA)
+		device_look();
 	api_leave(set);
-	return p;
+	return rc ? NULL : p;
 }
 
 void berth_free(void *p)
 {
 	struct berth_set *set;
+	berth_memory memory;
+	int device;
 
 	if (!p)
 		return;
+	memory = device_is_there ? device_find(p, &device) : BERTH_HOST;
+	if (memory != BERTH_HOST) {
+		device_of(memory)->discard(p, device);
+		return;
+	}
 	set = handle_enter(NULL);
 	if (set) {
 		if (!memory_free(&api_world.memory, p))
@@ -277,6 +288,8 @@ berth_result berth_register(void *p, size_t bytes, berth_memory memory, int devi
 			    : api_wrong(BERTH_INVALID, "p is NULL");
 
 	(void)bytes;
+	if (!rc && memory == BERTH_CUDA && device_find(p, &device) != memory)
+		rc = api_wrong(BERTH_INVALID, "p is not in the memory of a GPU");
 	if (!rc)
 		rc = api_enter(NULL, &set);
 	if (!rc)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/devices.h"
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
 #include "lib/core/comm.h"
@@ -52,6 +53,8 @@ struct card {
 static berth_result tell_cards(struct comm *c, struct comm_device *d, struct card *all,
 			       uint64_t deadline_ns)
 {
+	const struct params *k = &c->world->params;
+	const struct device_options options = { .nccl = k->nccl };
 	struct card own = { .rc = 0 };
 	const struct coll gather = { .kind = BERTH_ALLGATHER,
 				     .type = BERTH_U64,
@@ -60,8 +63,17 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 				     .count = sizeof own / 8,
 				     .signature = CARDS };
 
-	own.rc = d->back->card(d->device, c->members->n, c->members->me, own.card,
-			       own.why);
+	/* NCCL neither encrypts nor authenticates what it sends to other hosts */
+	if (c->net && k->guard == NET_GUARD_AEAD && !k->nccl_clear) {
+		own.rc = BERTH_UNSUPPORTED;
+		snprintf(
+			own.why, sizeof own.why,
+			"BERTH_NET_SECURE=aead, and NCCL does not encrypt (host memory "
+			"does; BERTH_NCCL_CLEAR=1 allows it)");
+	} else {
+		own.rc = d->back->card(&options, d->device, c->members->n,
+				       c->members->me, own.card, own.why);
+	}
 	all[0] = own;
 	return c->members->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
 }
@@ -170,6 +182,13 @@ static berth_result device_join(struct comm *c, struct comm_device *d,
 
 /* ---- an operation ---- */
 
+static _Atomic int last_device;
+
+int comm_device_last(void)
+{
+	return atomic_load(&last_device);
+}
+
 static struct comm_device *device_for(struct comm *c, const struct op *op)
 {
 	struct comm_device *d = atomic_load(&c->device);
@@ -180,6 +199,7 @@ static struct comm_device *device_for(struct comm *c, const struct op *op)
 	if (d) {
 		d->back = device_of(op->memory);
 		d->device = op->device;
+		atomic_store(&last_device, op->device);
 		atomic_store(&c->device, d);
 	}
 	return d;
@@ -271,33 +291,29 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 	return rc;
 }
 
-/* COLL's counts, behind the work. */
-static void keep_counts(struct coll *coll, uint64_t *room, unsigned n)
-{
-	if (coll->in_counts)
-		coll->in_counts = memcpy(room, coll->in_counts, n * sizeof *room);
-	if (coll->out_counts)
-		coll->out_counts = memcpy(room + n, coll->out_counts, n * sizeof *room);
-}
-
 berth_result comm_device_run(struct comm *c, const struct op *op,
 			     const struct coll *coll, uint64_t deadline_ns)
 {
 	const bool counts = coll->in_counts || coll->out_counts;
+	const size_t n = c->members->n;
 	/* in the place of requests, of which there are none */
 	struct work *w = comm_device_work(
 		c, op,
 		(struct work_room){
-			.colls = 1,
-			.ready = 1,
-			.requests = 1 + (counts ? 2 * (size_t)c->members->n : 0) });
+			.colls = 1, .ready = 1, .requests = 1 + (counts ? 2 * n : 0) });
+	uint64_t *kept;
 	berth_result rc;
 
 	if (!w)
 		return BERTH_MEMORY;
 	w->coll[0] = *coll;
 	w->coll[0].rows = NULL;
-	keep_counts(w->coll, (uint64_t *)(w->request + 1), c->members->n);
+	kept = (uint64_t *)(w->request + 1); /* the counts, behind the work */
+	if (coll->in_counts)
+		w->coll[0].in_counts = memcpy(kept, coll->in_counts, n * sizeof *kept);
+	if (coll->out_counts)
+		w->coll[0].out_counts =
+			memcpy(kept + n, coll->out_counts, n * sizeof *kept);
 	w->device.n = 1;
 	w->ready[0] = op->mark;
 	w->device.nready = op->mark != NULL;
@@ -312,20 +328,23 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 	return rc;
 }
 
-berth_result comm_device_mark(struct comm *c, struct op *op)
+berth_result comm_device_mark(struct comm *c, struct op *op, const char **why)
 {
 	const struct device_backend *back = device_of(op->memory);
 	const struct comm_device *d = atomic_load(&c->device);
 	berth_result rc;
 
 	op->mark = NULL;
+	*why = "the set's operations are on another device";
 	if (d && d->device != op->device) /* a set has one group for each memory */
 		return BERTH_UNSUPPORTED;
 	op->marked = true;
 	if (op->stream == BERTH_HOST_STREAM && !op->ready)
 		return BERTH_OK;
-	rc = back->mark(op->device, op->stream, op->ready, &op->mark);
+	rc = back->mark(op->device, op->stream, op->ready, &op->mark, why);
 	op->marked = !rc;
+	if (!device_is_there) /* the mark may have loaded it */
+		device_is_there = true;
 	return rc;
 }
 

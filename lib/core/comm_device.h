@@ -28,8 +28,11 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 /* OP as COLL says, as c->work, which is the caller's. */
 berth_result comm_device_run(struct comm *c, const struct op *op,
 			     const struct coll *coll, uint64_t deadline_ns);
-/* Before OP begins, in the thread that calls for it: what it has to await. */
-berth_result comm_device_mark(struct comm *c, struct op *op);
+/* Before OP begins, in the thread that calls for it: what it has to await.  After an
+ * error *WHY is the reason, in words. */
+berth_result comm_device_mark(struct comm *c, struct op *op, const char **why);
+/* The device of this process, as its last operation had it; else 0. */
+int comm_device_last(void);
 /* It does not begin. */
 void comm_device_forget(struct op *op);
 /* This rank leaves: is all that was agreed on over?  It comes to its end where all

@@ -196,6 +196,7 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 	struct messages *m = s->world->messages;
 	size_t messages = 0, collectives = 0;
 	berth_result rc = BERTH_OK;
+	const char *no_mark;
 
 	for (size_t i = 0; i < k; i++) {
 		messages += r[i]->nmessages;
@@ -206,10 +207,11 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 		messages = 0;
 	}
 	for (size_t i = 0; !rc && i < k; i++)
-		if (r[i]->ndevice && request_mark(r[i]))
-			rc = request_refuse(
-				BERTH_UNSUPPORTED, r[i]->op, why,
-				"its device, stream or event can't be used");
+		if (r[i]->ndevice) {
+			rc = request_mark(r[i], &no_mark);
+			if (rc)
+				rc = request_refuse(rc, r[i]->op, why, no_mark);
+		}
 	if (!rc && collectives)
 		rc = engine_enter_all(s, r, k, why);
 	for (size_t i = 0; i < k; i++)
@@ -566,14 +568,11 @@ static berth_result engine_run_device(struct berth_set *s, struct op *op,
 {
 	struct berth_request *r = NULL;
 	struct work *w = NULL;
-	berth_result rc = comm_device_mark(&s->comm, op);
+	const char *no_mark;
+	berth_result rc = comm_device_mark(&s->comm, op, &no_mark);
 
 	if (rc)
-		return request_refuse(
-			rc, op, why,
-			rc == BERTH_UNSUPPORTED
-				? "the set's operations are on another device"
-				: "the stream, or the event, can't be used");
+		return request_refuse(rc, op, why, no_mark);
 	if (atomic_load_explicit(&s->collectives, memory_order_relaxed)) {
 		rc = engine_submit(s, op, 1, &r, why);
 		op->marked &= rc != BERTH_OK;

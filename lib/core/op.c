@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 #include "lib/base/fields.h"
 #include "lib/base/kern.h"
 #include "lib/base/names.def"
@@ -265,6 +265,10 @@ static const char *take_device(struct op *op, const struct berth_desc *d)
 	berth_memory memory = d->memory, out;
 	int device = d->device;
 
+	const bool streams = d->ready || (d->stream && d->stream != BERTH_HOST_STREAM);
+
+	if (memory == BERTH_ANYWHERE && streams && !device_is_there)
+		device_look();
 	if (memory == BERTH_ANYWHERE && device_is_there) {
 		memory = device_find(d->in ? d->in : d->out, &device);
 		out = d->in && d->out ? device_find(d->out, &device) : memory;
@@ -272,11 +276,9 @@ static const char *take_device(struct op *op, const struct berth_desc *d)
 			return "in and out are of different memories";
 	}
 	if (memory <= BERTH_HOST)
-		return d->ready || (d->stream && d->stream != BERTH_HOST_STREAM)
-			       ? op_no_device
-			       : NULL;
+		return streams ? "host memory has neither streams nor events" : NULL;
 	if (!device_of(memory))
-		return op_no_device;
+		return "no such memory";
 	op->memory = memory;
 	op->device = device;
 	op->stream = d->stream;
@@ -306,6 +308,7 @@ static const char *op_make_checked(struct op *op, const struct berth_desc *d,
 	c->piece = NULL;
 	c->npieces = 0;
 	c->rows = NULL;
+	c->has_none = false;
 	c->root = 0;
 	c->in_form = c->out_form = KERN_ELEMENTS;
 	c->scale.divide = 0;
@@ -342,8 +345,6 @@ static const char *op_make_checked(struct op *op, const struct berth_desc *d,
 }
 
 const char op_unknown[] = "it has fields that this version of libberth does not know";
-
-const char op_no_device[] = "there is no GPU back end in this library";
 
 const char op_not_there[] = "of device memory, that is not in this version";
 

@@ -36,7 +36,7 @@ enum { OP_WORDS_BYTES = 480, OP_CODE_BYTES = 704 };
 /* D, which has a SET at least, as an operation in a set of N ranks, in which this one
  * is ME.  NULL, or what is wrong with it: BERTH_INVALID, or BERTH_UNSUPPORTED if it is
  * one of these three. */
-extern const char op_unknown[], op_no_device[], op_not_there[];
+extern const char op_unknown[], op_not_there[];
 const char *op_make(struct op *op, const struct berth_desc *d, unsigned n, unsigned me);
 
 /* Is its memory a device's? */

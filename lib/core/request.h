@@ -149,7 +149,7 @@ void request_attach(struct work *w, struct berth_request **r, size_t n);
 /* W does not come. */
 void request_detach(struct work *w);
 /* Marks of R's operations; of those that did not begin. */
-berth_result request_mark(struct berth_request *r);
+berth_result request_mark(struct berth_request *r, const char **why);
 void request_forget(struct berth_request *r);
 
 #endif

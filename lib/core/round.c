@@ -269,11 +269,11 @@ static enum progress round_all_have_blocked(struct berth_set *s,
 
 /* The first operation of R that a rank which has joined cannot take part in; else the
  * first of all. */
-static const struct op *round_hardest_op(const struct berth_request *r)
+static struct op *round_hardest_op(const struct berth_request *r)
 {
 	for (size_t k = 0; k < r->n; k++)
-		if (op_is_device(&r->op[k]) || (r->op[k].coll.kind != BERTH_ALLREDUCE &&
-						r->op[k].coll.kind != BERTH_BARRIER))
+		if (r->op[k].coll.kind != BERTH_ALLREDUCE &&
+		    r->op[k].coll.kind != BERTH_BARRIER)
 			return &r->op[k];
 	return r->op;
 }
@@ -327,8 +327,9 @@ static berth_result round_do_beside(struct berth_set *s, struct berth_request *r
 
 	snprintf(code, sizeof code, "%zu", n);
 	rc = comm_explain(c, code, &said);
+	s->beginning = r->ndevice ? r : NULL;
 	for (size_t k = 0; !rc && k < n; k++) {
-		const struct op *op = k ? &r->op[k] : round_hardest_op(r);
+		struct op *op = k ? &r->op[k] : round_hardest_op(r);
 
 		op_encode(code, op);
 		rc = comm_explain(c, code, &said);
@@ -337,6 +338,7 @@ static berth_result round_do_beside(struct berth_set *s, struct berth_request *r
 		if (!rc)
 			rc = run_with_joined(c, op, r->deadline_ns);
 	}
+	s->beginning = NULL;
 	return rc;
 }
 
@@ -352,8 +354,10 @@ static berth_result round_do_with_joined(struct berth_set *s, struct berth_reque
 	rc = round_do_beside(s, r, &why);
 	if (rc && rc != BERTH_STATE)
 		rc = comm_failed(&s->comm, rc, r->op, &why);
+	if (!rc && r->ndevice)
+		request_launched(r);
 	queue_complete(s, &r, 1, rc, &why);
-	return rc == BERTH_STATE ? BERTH_OK : rc;
+	return rc == BERTH_STATE || rc == BERTH_UNSUPPORTED ? BERTH_OK : rc;
 }
 
 /* ---- all have joined ---- */

@@ -98,8 +98,7 @@ uint32_t run_joined_signature(uint32_t signature)
 /* Can a rank without data take part in OP? */
 static bool run_may_join(const struct op *op)
 {
-	return !op_is_device(op) &&
-	       (op->coll.kind == BERTH_ALLREDUCE || op->coll.kind == BERTH_BARRIER);
+	return op->coll.kind == BERTH_ALLREDUCE || op->coll.kind == BERTH_BARRIER;
 }
 
 berth_result run_refuse_joined(struct comm *c, const struct op *op, const char **said,
@@ -120,9 +119,8 @@ berth_result run_refuse_joined(struct comm *c, const struct op *op, const char *
 	why->rc = BERTH_STATE;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	snprintf(why->text, sizeof why->text,
-		 "%s: rank%s %s ha%s joined: only allreduce and barrier%s can go on",
-		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve",
-		 op_is_device(op) ? " of host memory" : "");
+		 "%s: rank%s %s ha%s joined: only allreduce and barrier can go on",
+		 words, n == 1 ? "" : "s", ranks, n == 1 ? "s" : "ve");
 	return BERTH_STATE;
 }
 
@@ -156,17 +154,47 @@ static berth_result run_sum(struct comm *c, bool adasum, const struct coll *coll
 		      : comm_step(c, coll, deadline_ns);
 }
 
-berth_result run_with_joined(struct comm *c, const struct op *op, uint64_t deadline_ns)
+/* The work of OP, if it is on a device, needs nothing of its caller's any more. */
+static void run_let_go(struct comm *c, struct op *op)
+{
+	if (!c->work)
+		return;
+	op->marked = false;
+	works_let_go(c->work);
+	c->work = NULL;
+}
+
+berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns)
 {
 	struct coll again = op->coll;
 	berth_result rc = BERTH_OK;
 
+	again.signature = run_joined_signature(op->coll.signature);
+	if (op_is_device(op)) {
+		rc = comm_device_run(c, op, &again, deadline_ns);
+		run_let_go(c, op);
+		return rc;
+	}
 	if (run_scales_apart(&again))
 		rc = run_scale_apart(c, &again);
-	if (rc)
-		return rc;
-	again.signature = run_joined_signature(op->coll.signature);
-	return run_sum(c, op->adasum, &again, deadline_ns);
+	return rc ? rc : run_sum(c, op->adasum, &again, deadline_ns);
+}
+
+/* As run_neutral(), on a device, which has it done when this returns or later.  The
+ * others return BERTH_UNSUPPORTED, too. */
+static berth_result run_neutral_there(struct comm *c, struct op *op,
+				      uint64_t deadline_ns)
+{
+	struct coll *coll = &op->coll;
+	berth_result rc;
+
+	op->device = comm_device_last();
+	coll->has_none = coll_reduces(coll->kind);
+	op_fill_neutral(coll->neutral, coll, 1);
+	coll->signature = run_joined_signature(coll->signature);
+	rc = comm_device_run(c, op, coll, deadline_ns);
+	run_let_go(c, op);
+	return rc == BERTH_UNSUPPORTED ? BERTH_OK : rc;
 }
 
 static berth_result run_neutral(struct comm *c, struct op *op, uint64_t deadline_ns)
@@ -204,7 +232,8 @@ berth_result run_without_data(struct comm *c, const char **said, uint64_t deadli
 	}
 	if (!code || op_decode(&op, code, c->members->n, &words) || !run_may_join(&op))
 		return BERTH_OK;
-	return run_neutral(c, &op, deadline_ns);
+	return op_is_device(&op) ? run_neutral_there(c, &op, deadline_ns)
+				 : run_neutral(c, &op, deadline_ns);
 }
 
 /* ---- the operation ---- */
@@ -601,11 +630,7 @@ static berth_result run_each(struct berth_set *s, struct berth_request *r,
 	s->beginning = r->ndevice ? r : NULL;
 	for (size_t k = 0; !rc && k < r->n; k++) {
 		rc = run_one(s, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
-		if (!rc && s->comm.work) {
-			r->op[k].marked = false; /* it is the work's now */
-			works_let_go(s->comm.work);
-			s->comm.work = NULL;
-		}
+		run_let_go(&s->comm, &r->op[k]);
 	}
 	s->beginning = NULL;
 	return rc;

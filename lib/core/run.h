@@ -36,7 +36,7 @@ berth_result run_without_data(struct comm *c, const char **said, uint64_t deadli
 berth_result run_refuse_joined(struct comm *c, const struct op *op, const char **said,
 			       struct failure *why);
 /* The operation itself, of a rank with data. */
-berth_result run_with_joined(struct comm *c, const struct op *op, uint64_t deadline_ns);
+berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns);
 /* With which those and it then run. */
 uint32_t run_joined_signature(uint32_t signature);
 /* After comm_explain(), of a rank that called for OP: who called for what. */

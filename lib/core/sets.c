@@ -99,8 +99,7 @@ berth_result set_tell(berth_result rc, const struct failure *why)
 
 berth_result set_refuse(const struct berth_desc *d, const char *text)
 {
-	bool unsupported =
-		text == op_unknown || text == op_no_device || text == op_not_there;
+	bool unsupported = text == op_unknown || text == op_not_there;
 
 	return log_error(unsupported ? BERTH_UNSUPPORTED : BERTH_INVALID, d->name, NULL,
 			 0, d->name ? "%s \"%.70s\": %s" : "%s%s: %s",

@@ -83,6 +83,14 @@ does() { # [OPTION VALUE]... CASE
 	STANDIN_NCCL_FAIL=0:3:2 does -np 4 -hosts 2 fail
 }
 
+@test "between hosts NCCL does not encrypt: refused where all is to be encrypted, unless the user allows it" {
+	export BERTH_NET_SECURE=aead
+	run -1 "$DEVICES" -np 2 -hosts 2 steps
+	[[ $output == *"rank 0 has no device for it: BERTH_NET_SECURE=aead, and NCCL does not encrypt"*BERTH_NCCL_CLEAR=1* ]]
+	BERTH_NCCL_CLEAR=1 does -np 2 -hosts 2 steps
+	does -np 2 steps # of one host
+}
+
 @test "a rank that dies: before its kernel, and in it" {
 	for case in die-joining die-launching die-before die-in-kernel die-submitted; do
 		does -np 3 "$case"

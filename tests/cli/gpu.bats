@@ -9,12 +9,12 @@ RUN="$BATS_TEST_DIRNAME/../gpu/run.sh"
 export GPU_PROGRAM=$BUILD/gpu/gpu
 
 teardown() {
-	rm -f /dev/shm/standin-*
+	clean_standin
 }
 
 @test "each step of check-gpu passes on a stand-in of a GPU" {
 	CHECK_GPU=standin run -0 "$RUN"
-	[[ $output == *"8 steps, 0 of them not passed"* ]]
+	[[ $output == *"9 steps, 0 of them not passed"* ]]
 	[[ $output == *"operations as on the host"* && $output == *"a lost peer after"* ]]
 }
 
@@ -22,19 +22,38 @@ teardown() {
 	CHECK_GPU=standin STANDIN_NCCL_FAIL=0:3:2 STEPS="sums cycles" run -1 "$RUN"
 	[[ $output == *"sums             FAILED"* && $output == *"cycles           "* ]]
 	CHECK_GPU=standin LIMIT_S=0 run -1 "$RUN"
-	[[ $output == *"8 steps, 8 of them not passed"* && $output == *"no time is left"* ]]
+	[[ $output == *"9 steps, 9 of them not passed"* && $output == *"no time is left"* ]]
 }
 
 @test "mistakes that the stand-in makes for the back end are found" {
 	[ -z "${SAN:-}" ] || skip "the sanitizers report such a mistake, too"
-	for mistake in ready moved order temp record streams host; do
+	for mistake in ready moved order temp record streams host capture; do
 		for ((seed = 1; seed <= 20; seed++)); do
 			CHECK_GPU=standin STANDIN_DELAY_US=200 STANDIN_SEED=$seed STANDIN_MISTAKE=$mistake \
-				STEPS="sums gradients" run "$RUN"
+				STEPS="sums gradients captures" run "$RUN"
 			[ "$status" = 0 ] || break
 		done
 		[[ $status = 1 && $output == *FAILED* ]] || { echo "$mistake: $output"; return 1; }
 	done
+}
+
+@test "NCCL is that of BERTH_NCCL, of the loader, or of a wheel in a Python environment" {
+	local wheel=$T/venv/lib/python3.11/site-packages/nvidia/nccl/lib there=$BUILD/standin
+	local sums=("$GPU_PROGRAM" -np 2 -bytes 65536 sums)
+	mkdir -p "$wheel" "$T/cuda" "$T/loader"
+	ln -s "$there/libcuda.so.1" "$T/cuda"
+	ln -s "$there/libnccl.so.2" "$T/loader"
+	cp "$there/libnccl.so.2" "$wheel"
+	export STANDIN_GPU=one STANDIN_DELAY_US=0 LD_LIBRARY_PATH=$T/cuda
+	unset VIRTUAL_ENV CONDA_PREFIX
+	run -1 "${sums[@]}"
+	[[ $output == *"rank 0 has no device for it: no NCCL: neither the loader nor a Python environment"*"pip install nvidia-nccl-cu13"* ]]
+	VIRTUAL_ENV=$T/venv run -0 "${sums[@]}"
+	CONDA_PREFIX=$T/venv run -0 "${sums[@]}"
+	LD_LIBRARY_PATH=$T/cuda:$T/loader run -0 "${sums[@]}"
+	BERTH_NCCL=$wheel/libnccl.so.2 run -0 "${sums[@]}"
+	VIRTUAL_ENV=$T/venv BERTH_NCCL=$T/none.so run -1 "${sums[@]}"
+	[[ $output == *"rank 0 has no device for it: BERTH_NCCL: $T/none.so: "* ]]
 }
 
 @test "without a GPU it says so, and is skipped" {

@@ -141,7 +141,6 @@ static void begin_rank(int own)
 	CHECK(!load_cuda(), "the GPU");
 	CHECK(cuda_enter(0), "its context");
 	CHECK(!more.cuStreamCreate(&stream, NON_BLOCKING), "a stream");
-	device_register(&nccl_backend);
 	begin_library();
 }
 
@@ -149,7 +148,7 @@ static void *make_there(size_t bytes)
 {
 	uint64_t p = 0;
 
-	CHECK(!more.cuMemAlloc(&p, bytes), "%zu bytes of the GPU", bytes);
+	CHECK(!cuda.cuMemAlloc(&p, bytes), "%zu bytes of the GPU", bytes);
 	return (void *)(uintptr_t)p;
 }
 
@@ -174,7 +173,7 @@ static void copy_later(void *to, const void *from, size_t bytes)
 static void copy(void *to, const void *from, size_t bytes)
 {
 	copy_later(to, from, bytes);
-	CHECK(!more.cuStreamSynchronize(stream), "the end of a copy");
+	CHECK(!cuda.cuStreamSynchronize(stream), "the end of a copy");
 }
 
 static struct berth_desc allreduce(void *p, size_t count)
@@ -255,6 +254,49 @@ static int sums(void)
 	return 0;
 }
 
+/* ---- while a stream captures ---- */
+
+static bool is_refused(struct berth_desc d)
+{
+	berth_request *r;
+
+	return berth_run(&d, -1, NULL) == BERTH_UNSUPPORTED &&
+	       strstr(berth_last_error()->text, "captures a CUDA graph") &&
+	       berth_submit(&d, 1, &r) == BERTH_UNSUPPORTED &&
+	       strstr(berth_last_error()->text, "captures a CUDA graph");
+}
+
+/* Of arrays by berth_alloc(), which frees them here. */
+static int captures(void)
+{
+	float *there = berth_alloc(sizeof(float), BERTH_CUDA, 0);
+	float *here = make_here(sizeof *here);
+	struct berth_desc d = allreduce(there, 1), of_it = d;
+	void *captures = NULL, *graph = NULL;
+
+	CHECK(there && !berth_register(there, sizeof(float), BERTH_CUDA, 0),
+	      "berth_alloc");
+	copy(here, there, sizeof *here);
+	CHECK(*here == 0, "memory that is new is %g", (double)*here);
+	check_sums(there, here, 1);
+	CHECK(!more.cuStreamCreate(&captures, NON_BLOCKING), "a stream");
+	CHECK(!more.cuStreamBeginCapture(captures, 0), "to capture");
+	of_it.stream = captures;
+	CHECK(is_refused(of_it), "on a stream that captures: %s",
+	      berth_last_error()->text);
+	d.memory = BERTH_ANYWHERE;
+	for (int i = 0; i < 3; i++)
+		CHECK(!berth_run(&d, -1, NULL), "beside it");
+	CHECK(!more.cuStreamEndCapture(captures, &graph), "the capture was ended");
+	CHECK(!more.cuGraphDestroy(graph) && !more.cuStreamDestroy(captures), "both");
+	copy(here, there, sizeof *here);
+	CHECK(*here == sum_at(0) * (float)(size * size * size), "%g", (double)*here);
+	berth_free(there);
+	if (rank == 0)
+		printf("np %d: a stream that captures is refused, and goes on\n", size);
+	return 0;
+}
+
 /* ---- the gradients of a step ---- */
 
 /* As many as ResNet-50 has, and about as uneven: a few are large, most are small. */
@@ -298,7 +340,7 @@ static void step_gradients(struct gradients *g)
 
 static void end_gradients(struct gradients *g)
 {
-	CHECK(!more.cuStreamSynchronize(stream), "the step");
+	CHECK(!cuda.cuStreamSynchronize(stream), "the step");
 	for (size_t i = 0; i < GRADIENTS; i++)
 		CHECK(!berth_wait(g->request[i], -1), "gradient %zu", i);
 }
@@ -589,6 +631,7 @@ static const struct step {
 	bool dies;
 } steps[] = {
 	{ "sums", sums, false },
+	{ "captures", captures, false },
 	{ "gradients", gradients, false },
 	{ "operations", operations, false },
 	{ "dies-joining", dies_joining, true },

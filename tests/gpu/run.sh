@@ -52,6 +52,7 @@ note() { # NAME WHAT SAID SECONDS
 step facts 20 facts
 step alone 40 -np 1 -bytes "$bytes" sums
 step sums 60 -np 2 -bytes "$bytes" sums
+step captures 40 -np 2 captures
 step gradients 60 -np 2 -bytes "$bytes" gradients
 step operations 120 -np 2 -bytes "$bytes" operations
 step dies-joining 40 -np 2 -bytes "$bytes" dies-joining

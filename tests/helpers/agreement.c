@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 #include "lib/berth.h"
 
 enum { ROUNDS_MOST = 200, BATCH_NS = 4000000 };
@@ -26,10 +26,11 @@ static bool find(const void *p, int *device)
 	return false;
 }
 
-static berth_result card(int device, unsigned n, unsigned me,
-			 unsigned char bytes[DEVICE_CARD_BYTES],
+static berth_result card(const struct device_options *options, int device, unsigned n,
+			 unsigned me, unsigned char bytes[DEVICE_CARD_BYTES],
 			 char why[DEVICE_WHY_BYTES])
 {
+	(void)options;
 	(void)device;
 	(void)n;
 	(void)me;
@@ -38,8 +39,9 @@ static berth_result card(int device, unsigned n, unsigned me,
 	return BERTH_OK;
 }
 
-static void look(void)
+static bool look(void)
 {
+	return true;
 }
 
 static berth_result join(const struct device_join *j, void **group,
@@ -64,8 +66,10 @@ static const char *takes(const void *group, const struct coll *c)
 	return NULL;
 }
 
-static berth_result mark(int device, void *stream, void *ready, void **out)
+static berth_result mark(int device, void *stream, void *ready, void **out,
+			 const char **why)
 {
+	(void)why;
 	(void)device;
 	(void)stream;
 	(void)ready;

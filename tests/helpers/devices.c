@@ -14,7 +14,14 @@
 #include "tests/helpers/slow.h"
 #include "tests/standin/checked.h"
 
-enum { COUNT = 3000, TENSORS = 5, BYTES = COUNT * 4, STEPS = 8, SOON_MS = 10000 };
+enum {
+	COUNT = 3000,
+	TENSORS = 5,
+	BYTES = COUNT * 4,
+	DOUBLES = BYTES / 8,
+	STEPS = 8,
+	SOON_MS = 10000
+};
 
 static int rank, size = 2, hosts = 1;
 static void *stream;
@@ -343,13 +350,55 @@ static int in_place(void)
 	return 0;
 }
 
+/* Beside rank 0, which has no data: zeros are added for it. */
+static void sum_without_first(float *there, float *here, int step)
+{
+	struct berth_desc d = allreduce(there);
+
+	put(there, here, 0, step);
+	CHECK(!berth_run(&d, -1, NULL), "a sum");
+	standin_copy(here, there, BYTES, stream);
+	cuStreamSynchronize(stream);
+	for (int i = 0; i < COUNT; i++)
+		CHECK(here[i] == sum(0, step, i) - value(0, 0, step, i),
+		      "step %d element %d: %g", step, i, (double)here[i]);
+}
+
+/* The product has a one of 8 bytes, which no word of 4 bytes repeats. */
+static void multiply_without_first(void *there, double *here)
+{
+	struct berth_desc d = allreduce(there);
+	double product = 1;
+
+	d.type = BERTH_F64;
+	d.op = BERTH_PRODUCT;
+	d.count = DOUBLES;
+	for (int i = 0; i < DOUBLES; i++)
+		here[i] = 3;
+	for (int r = 1; r < size; r++)
+		product *= 3;
+	standin_copy(there, here, BYTES, stream);
+	CHECK(!berth_run(&d, -1, NULL), "a product");
+	standin_copy(here, there, BYTES, stream);
+	cuStreamSynchronize(stream);
+	for (int i = 0; i < DOUBLES; i++)
+		CHECK(here[i] == product, "element %d: %g", i, here[i]);
+}
+
 static int join(void)
 {
-	struct berth_desc d = allreduce(standin_alloc(BYTES));
+	float *there = standin_alloc(BYTES);
+	float *here = make_here();
+	void *more = standin_alloc(BYTES), *more_here = make_here();
+	struct berth_desc d = allreduce(there), other = d;
 	int last;
 
-	if (rank)
-		CHECK(berth_run(&d, -1, NULL) == BERTH_STATE, "beside a joined rank");
+	other.kind = BERTH_BROADCAST;
+	for (int step = 0; rank && step < 3; step++) {
+		CHECK(berth_run(&other, -1, NULL) == BERTH_STATE, "a broadcast");
+		sum_without_first(there, here, step);
+		multiply_without_first(more, more_here);
+	}
 	CHECK(!berth_join(NULL, &last), "join");
 	CHECK(!berth_run(&d, -1, NULL), "after it");
 	return 0;

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "lib/backend/devices.h"
 #include "lib/backend/nccl.h"
 #include "lib/base/clock.h"
 

@@ -29,6 +29,7 @@ struct stream {
 	bool blocking, ends; /* blocking: it orders itself with the legacy stream */
 	/* of the library's, which makes its streams by another call than programs do */
 	bool is_library;
+	bool captures;
 	struct stream *second; /* by mistake: of every other work */
 	_Atomic unsigned records;
 };
@@ -54,6 +55,8 @@ static _Thread_local void *stack[16];
 static _Thread_local unsigned depth; /* of contexts */
 static uint64_t newest, early;       /* of cuMemAllocAsync(); early: freed by mistake */
 static _Thread_local bool in_stream;
+static _Thread_local int capture_mode; /* 0: global; 2: relaxed */
+static _Atomic bool captures, capture_ended;
 _Thread_local unsigned long standin_waits;
 
 long standin_number(const char *name, long otherwise)
@@ -243,6 +246,8 @@ void standin_enqueue(void *handle, void (*run)(void *), const void *arg, size_t 
 {
 	struct stream *s = of(handle);
 
+	if (s->captures)
+		standin_fail("work for a stream that captures");
 	pthread_mutex_lock(&streams_lock);
 	for (unsigned i = 0; i < nstreams; i++) { /* the legacy stream's rule */
 		struct stream *other = stream[i];
@@ -386,6 +391,23 @@ static void needs_context(void)
 		standin_fail("a call without a current context in this thread");
 }
 
+/* A call that may wait ends a capture of the process, unless its thread is relaxed. */
+static void ends_capture(void)
+{
+	if (captures && capture_mode != 2 && !in_stream)
+		capture_ended = true;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	const int before = capture_mode;
+
+	if (!standin_makes("capture"))
+		capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
 static uint64_t take_memory(size_t bytes)
 {
 	uint64_t p;
@@ -418,6 +440,7 @@ int cuMemGetInfo(size_t *unused, size_t *all)
 
 int cuMemAlloc(uint64_t *p, size_t bytes)
 {
+	ends_capture();
 	standin_waits++;
 	*p = take_memory(bytes);
 	return CUDA_SUCCESS;
@@ -455,6 +478,7 @@ void standin_wait_all(void)
 /* Waits for the whole device, as the real one does. */
 int cuMemFree(uint64_t p)
 {
+	ends_capture();
 	standin_wait_all();
 	release(p);
 	return CUDA_SUCCESS;
@@ -532,8 +556,30 @@ int cuStreamCreateWithPriority(void **handle, unsigned flags, int priority)
 
 int cuStreamIsCapturing(void *s, int *status)
 {
-	(void)s;
-	*status = 0;
+	*status = of(s)->captures;
+	return CUDA_SUCCESS;
+}
+
+/* One at a time, of the global mode. */
+int cuStreamBeginCapture(void *s, int mode)
+{
+	if (mode || captures)
+		return CUDA_ERROR_INVALID_VALUE;
+	of(s)->captures = captures = true;
+	capture_ended = false;
+	return CUDA_SUCCESS;
+}
+
+int cuStreamEndCapture(void *s, void **graph)
+{
+	of(s)->captures = captures = false;
+	*graph = s;
+	return capture_ended ? CUDA_ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+int cuGraphDestroy(void *graph)
+{
+	(void)graph;
 	return CUDA_SUCCESS;
 }
 
@@ -558,6 +604,7 @@ int cuStreamDestroy(void *handle)
 
 int cuStreamSynchronize(void *s)
 {
+	ends_capture();
 	return block(of(s));
 }
 
@@ -578,6 +625,8 @@ int cuEventDestroy(void *e)
 int cuEventRecord(void *e, void *s)
 {
 	needs_context();
+	if (of(s)->captures)
+		standin_fail("an event of a stream that captures");
 	*(struct event *)e = (struct event){ of(s), queued(of(s)) };
 	if (is_library(s))
 		((struct stream *)s)->records++;
@@ -589,6 +638,7 @@ int cuEventQuery(void *e)
 	const struct event *x = e;
 	bool done;
 
+	ends_capture();
 	if (!x->s)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&x->s->lock);
@@ -696,26 +746,47 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	return CUDA_SUCCESS;
 }
 
+/* HEIGHT rows of WIDTH words of 1 or 4 bytes. */
 struct set {
 	uint64_t to;
-	int byte;
-	size_t bytes;
+	size_t pitch, size, width, height;
+	unsigned word;
 };
 
 static void run_set(void *arg)
 {
 	const struct set *t = arg;
 
-	memset(standin_touch((void *)(uintptr_t)t->to, t->bytes), t->byte, t->bytes);
+	for (size_t i = 0; i < t->height; i++) {
+		const uintptr_t row = (uintptr_t)t->to + i * t->pitch;
+		unsigned char *to = standin_touch((void *)row, t->width * t->size);
+
+		for (size_t k = 0; k < t->width; k++)
+			memcpy(to + k * t->size, &t->word, t->size);
+	}
+}
+
+static int set(void *s, struct set t)
+{
+	needs_context();
+	standin_enqueue(s, run_set, &t, sizeof t);
+	return CUDA_SUCCESS;
 }
 
 int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *s)
 {
-	const struct set t = { to, byte, bytes };
+	return set(s, (struct set){ to, 0, 1, bytes, 1, byte });
+}
 
-	needs_context();
-	standin_enqueue(s, run_set, &t, sizeof t);
-	return CUDA_SUCCESS;
+int cuMemsetD32Async(uint64_t to, unsigned word, size_t n, void *s)
+{
+	return set(s, (struct set){ to, 0, 4, n, 1, word });
+}
+
+int cuMemsetD2D32Async(uint64_t to, size_t pitch, unsigned word, size_t width,
+		       size_t height, void *s)
+{
+	return set(s, (struct set){ to, pitch, 4, width, height, word });
 }
 
 /* ---- what there is ---- */

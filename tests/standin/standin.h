@@ -42,6 +42,7 @@ enum { STANDIN_EXIT = 97, STANDIN_RANKS = 9 };
 #define cuMemFree cuMemFree_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuEventDestroy cuEventDestroy_v2
+#define cuStreamBeginCapture cuStreamBeginCapture_v2
 #define cuDeviceGetUuid cuDeviceGetUuid_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2
@@ -51,7 +52,8 @@ enum {
 	CUDA_ERROR_INVALID_VALUE = 1,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_NOT_FOUND = 500,
-	CUDA_ERROR_NOT_READY = 600
+	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_CAPTURE_INVALIDATED = 901
 };
 enum { CU_STREAM_NON_BLOCKING = 1 };
 

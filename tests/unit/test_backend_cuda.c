@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/backend/cuda.h"
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 #include "lib/backend/nccl.h"
 
 void *__real_dlopen(const char *name, int flags);
@@ -26,7 +26,6 @@ START_TEST(no_search_for_each_operation)
 {
 	int x, device = 7;
 
-	device_register(&nccl_backend);
 	for (int i = 0; i < 1000; i++)
 		ck_assert_int_eq(device_find(&x, &device), BERTH_HOST);
 	ck_assert_int_eq(device, 0);
@@ -42,18 +41,20 @@ END_TEST
 /* The first operation on a GPU's memory does, once; and says why there is none. */
 START_TEST(why_there_is_none)
 {
+	const struct device_options none = { .nccl = NULL };
 	unsigned char card[DEVICE_CARD_BYTES];
 	char why[DEVICE_WHY_BYTES];
+	const char *text = NULL;
 	void *mark = card;
 
 	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(nccl_backend.card(0, 2, 0, card, why),
+		ck_assert_int_eq(nccl_backend.card(&none, 0, 2, 0, card, why),
 				 BERTH_UNSUPPORTED);
 	ck_assert_uint_eq(searches, 1);
 	ck_assert_int_eq(last_flags & RTLD_NOLOAD, 0);
 	ck_assert_ptr_nonnull(strstr(why, "no NVIDIA driver: libnone.so"));
 	/* all ranks hear of it from the cards */
-	ck_assert_int_eq(nccl_backend.mark(0, NULL, NULL, &mark), BERTH_OK);
+	ck_assert_int_eq(nccl_backend.mark(0, NULL, NULL, &mark, &text), BERTH_OK);
 	ck_assert_ptr_null(mark);
 }
 END_TEST

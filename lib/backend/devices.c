@@ -1,13 +1,14 @@
-#include "lib/backend/device.h"
+#include "lib/backend/devices.h"
 
 #include <stddef.h>
 
+#include "lib/backend/nccl.h"
+
 #define KINDS (BERTH_CUDA + 1)
 
-/* The device back ends of this library, which does not have one yet. */
-static const struct device_backend *known[KINDS];
+static const struct device_backend *known[KINDS] = { [BERTH_CUDA] = &nccl_backend };
 
-bool device_is_there;
+_Atomic bool device_is_there;
 
 const struct device_backend *device_of(berth_memory memory)
 {
@@ -17,8 +18,8 @@ const struct device_backend *device_of(berth_memory memory)
 void device_look(void)
 {
 	for (size_t i = 0; i < KINDS; i++)
-		if (known[i])
-			known[i]->look();
+		if (known[i] && known[i]->look())
+			device_is_there = true;
 }
 
 berth_memory device_find(const void *p, int *device)
