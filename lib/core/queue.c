@@ -128,6 +128,7 @@ static void queue_leave(struct berth_set *s, struct berth_request *r)
 		s->pending.last = r->back;
 	s->schedule.pending--;
 	s->schedule.beside -= r->beside;
+	s->have = 0; /* R may be in the plan's next bucket, and have gone in a round */
 }
 
 void queue_take_back(struct berth_set *s, struct berth_request *r)
@@ -171,9 +172,6 @@ void queue_complete_all(struct berth_set *s, berth_result rc, const struct failu
 			 r->op->name ? r->op->name : "");
 		queue_complete(s, &r, 1, rc, &of_one);
 	}
-	pthread_mutex_lock(&s->queue);
-	s->have = 0; /* of the plan's next bucket, which has gone with the others */
-	pthread_mutex_unlock(&s->queue);
 }
 
 void queue_end_aborted(struct berth_set *s)
