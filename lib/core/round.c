@@ -312,7 +312,10 @@ static berth_result round_take_part(struct berth_set *s)
 			rc = run_without_data(c, said, 0);
 	}
 	s->joiner.taken++; /* also in what is refused: the others are further on */
-	return rc;
+	if (rc != BERTH_UNSUPPORTED)
+		return rc;
+	c->reason = NULL; /* the others say it */
+	return BERTH_OK;
 }
 
 /* The other ranks, which all have R, do it beside those that have joined. */

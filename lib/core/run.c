@@ -180,8 +180,8 @@ berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns
 	return rc ? rc : run_sum(c, op->adasum, &again, deadline_ns);
 }
 
-/* As run_neutral(), on a device, which has it done when this returns or later.  The
- * others return BERTH_UNSUPPORTED, too. */
+/* As run_neutral(), on a device, which has it done when this returns or later.
+ * BERTH_UNSUPPORTED is common to all ranks. */
 static berth_result run_neutral_there(struct comm *c, struct op *op,
 				      uint64_t deadline_ns)
 {
@@ -194,7 +194,7 @@ static berth_result run_neutral_there(struct comm *c, struct op *op,
 	coll->signature = run_joined_signature(coll->signature);
 	rc = comm_device_run(c, op, coll, deadline_ns);
 	run_let_go(c, op);
-	return rc == BERTH_UNSUPPORTED ? BERTH_OK : rc;
+	return rc;
 }
 
 static berth_result run_neutral(struct comm *c, struct op *op, uint64_t deadline_ns)

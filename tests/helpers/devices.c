@@ -385,6 +385,18 @@ static void multiply_without_first(void *there, double *here)
 		CHECK(here[i] == product, "element %d: %g", i, here[i]);
 }
 
+/* Of a request of three the second can't be done: all ranks go on behind it. */
+static void refuse_the_second(void *there)
+{
+	struct berth_desc d[3] = { allreduce(there), allreduce(there),
+				   allreduce(there) };
+	berth_request *r;
+
+	d[1].type = BERTH_U16;
+	CHECK(!berth_submit(d, 3, &r), "submit");
+	CHECK(berth_wait(r, -1) == BERTH_UNSUPPORTED, "of u16");
+}
+
 static int join(void)
 {
 	float *there = standin_alloc(BYTES);
@@ -396,6 +408,7 @@ static int join(void)
 	other.kind = BERTH_BROADCAST;
 	for (int step = 0; rank && step < 3; step++) {
 		CHECK(berth_run(&other, -1, NULL) == BERTH_STATE, "a broadcast");
+		refuse_the_second(more);
 		sum_without_first(there, here, step);
 		multiply_without_first(more, more_here);
 	}
