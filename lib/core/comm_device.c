@@ -344,7 +344,7 @@ berth_result comm_device_mark(struct comm *c, struct op *op, const char **why)
 	rc = back->mark(op->device, op->stream, op->ready, &op->mark, why);
 	op->marked = !rc;
 	if (!device_is_there) /* the mark may have loaded it */
-		device_is_there = true;
+		device_look();
 	return rc;
 }
 

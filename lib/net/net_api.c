@@ -177,7 +177,8 @@ berth_result net_ended(struct net *n, unsigned peer, berth_result why)
 	}
 	net_ask_end(&k);
 	if (k.left && !rc && !n->broken) {
-		memset(&n->fault, 0, sizeof n->fault); /* nothing was cut */
+		if (n->fault.kind == NET_CUT) /* it was not */
+			memset(&n->fault, 0, sizeof n->fault);
 		why = BERTH_ABORTED;
 	}
 	net_break(n, peer, why);

@@ -266,7 +266,7 @@ static bool is_refused(struct berth_desc d)
 	       strstr(berth_last_error()->text, "captures a CUDA graph");
 }
 
-/* Of arrays by berth_alloc(), which frees them here. */
+/* The array is of berth_alloc(). */
 static int captures(void)
 {
 	float *there = berth_alloc(sizeof(float), BERTH_CUDA, 0);

@@ -128,7 +128,7 @@ static void must(berth_result rc)
 	exit(1);
 }
 
-/* Of one of N. */
+/* The time of one of N. */
 static double time_of(const struct berth_desc *d, unsigned n)
 {
 	const uint64_t begun = now_ns();

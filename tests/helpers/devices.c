@@ -385,7 +385,8 @@ static void multiply_without_first(void *there, double *here)
 		CHECK(here[i] == product, "element %d: %g", i, here[i]);
 }
 
-/* Of a request of three the second can't be done: all ranks go on behind it. */
+/* A request has three operations, of which the second can't be done: all ranks go on
+ * behind it. */
 static void refuse_the_second(void *there)
 {
 	struct berth_desc d[3] = { allreduce(there), allreduce(there),

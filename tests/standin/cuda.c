@@ -686,7 +686,7 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *s)
 	return CUDA_SUCCESS;
 }
 
-/* What the kernel of lib/backend/move.cu does, by the library's arithmetic. */
+/* The kernel of lib/backend/move.cu, by the library's arithmetic. */
 static void run_move(void *arg)
 {
 	static const berth_type types[] = { BERTH_U8, BERTH_F32, BERTH_F64, BERTH_F16,

@@ -23,7 +23,7 @@ static void expect_sides(berth_result rc, const char *one, const char *other)
 	      e->text);
 }
 
-/* Which of them differ is said. */
+/* The error says which of them differ. */
 static void mismatched_group(bool odd)
 {
 	float x[3] = { 1, 1, 1 };
@@ -151,7 +151,7 @@ static void mismatches(void)
 	CHECK(sum_in(NULL, 1) == size, "it goes on");
 }
 
-/* Of a program that was built with another version. */
+/* Structs of a program that was built with another version. */
 static void other_sizes(void)
 {
 	struct larger {

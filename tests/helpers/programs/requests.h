@@ -11,7 +11,7 @@
 
 enum { GROUP_MOST = 5, PENDING_MOST = 24, PENDING_ROOM = 96 };
 
-/* What berth_then() is given. */
+/* The function that berth_then() is given. */
 enum callback { NO_CALLBACK, NOTES, ENDS_REQUEST };
 
 struct request {
@@ -142,7 +142,7 @@ static bool has_device(const struct request *r)
 	return false;
 }
 
-/* What is on devices is fetched behind it, before it is known to be done. */
+/* Arrays on devices are fetched behind it, before it is known to be done. */
 static void wait_on_stream(struct request *r)
 {
 	berth_result rc;
