@@ -11,6 +11,7 @@
 #   none_runs HOST PROGRAM   no process of that name
 #   saving                   shell of a rank that says how often it got TERM, and takes a second to save
 #   each_saved RANK...       each got TERM once, and had that second
+#   say_slurm                after a test that failed: Slurm's nodes and jobs, and the ends of its logs
 #   nobody_hears HOST...     the network of these hosts carries no variable and no output of ranks in
 #                            clear; what it did carry is in /vc/t/heard.HOST
 # shellcheck shell=bash disable=SC2016,SC2034,SC2154 # $ is for the ranks' shells; bats sets output
@@ -49,7 +50,11 @@ submit() {
 }
 
 out_has() { [ "$(grep -c "$2" "$STATE/t/out" 2> /dev/null)" = "$1" ]; }
-job_gone() { [ -z "$(on n0 squeue -h -j "$id" 2> /dev/null)" ]; }
+job_gone() {
+	local left
+	left=$(on n0 squeue -h -j "$id" 2>&1) || [[ $left == *'Invalid job id'* ]] || return
+	[ -z "$left" ] || [[ $left == *'Invalid job id'* ]]
+}
 job_is() { [[ $(on n0 scontrol show job "$id") == *JobState="$1 "* ]] || { on n0 scontrol show job "$id"; return 1; }; }
 none_runs() { ! on "$1" pgrep -x "$2" > /dev/null; }
 
@@ -60,6 +65,18 @@ job_ends_clean() {
 	for host in "${hosts[@]}"; do
 		wait_for none_runs "$host" slurmstepd
 	done
+}
+
+say_slurm() {
+	[ -z "${BATS_TEST_COMPLETED-}" ] && [ -z "${BATS_TEST_SKIPPED-}" ] || return 0
+	on n0 sinfo -N -o '%N %T %E' || return 0
+	on n0 squeue
+	on n0 scontrol show jobs | grep -E 'JobId|JobState'
+	"$ROOT/tests/cluster/vslurm" log n0 "${hosts[@]}" | grep -v munge
+}
+
+teardown() {
+	say_slurm
 }
 
 # One TERM more does not make a rank that has saved begin again, before it exits.

@@ -24,6 +24,7 @@ setup() {
 }
 
 teardown() {
+	say_slurm
 	[ -z "${between-}" ] || leave
 }
 

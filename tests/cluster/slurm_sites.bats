@@ -13,6 +13,7 @@ setup() {
 }
 
 teardown() {
+	say_slurm
 	cluster_down
 }
 
