@@ -299,22 +299,31 @@ int berth_set_member(const berth_set *set, int i);
  *
  * In GPU memory NCCL, 2.18 or later, does it, in the order of STREAM.  A rank has one
  * GPU for each set, and all ranks of the set take the same way:
- *   ALLREDUCE, REDUCE, REDUCESCATTER  sum, average, min, max, product of u8, i8, i32,
+ *   by NCCL                           sum, average, min, max, product of u8, i8, i32,
  *                                     u32, i64, u64, f16, bf16, f32, f64; of bool no
- *                                     average; scaled only floats
- *   the other collectives             of all types
- *   BERTH_UNSUPPORTED on all ranks    bit operations; reductions of u16, i16 and f8;
- *                                     scaled integers; Adasum; messages; MADE; a
- *                                     stream that captures a CUDA graph; two ranks on
- *                                     one GPU, unless NCCL_HOSTID tells them apart; a
- *                                     rank without NCCL
- * What differs there: each addition may round to the type.  The order of a sum is
+ *                                     average; scaled only floats; the collectives
+ *                                     that reduce nothing, of all types
+ *   through the host's memory         bit operations; reductions of u16, i16 and f8;
+ *                                     scaled integers; Adasum; all operations of a set
+ *                                     of which two ranks share a GPU, unless
+ *                                     NCCL_HOSTID tells them apart, or have different
+ *                                     NCCLs, or one has none, or that can't join them
+ *   BERTH_UNSUPPORTED                 messages; MADE; counts of one's own in place; a
+ *                                     stream that captures a CUDA graph; a rank without
+ *                                     a driver of CUDA 12 or later
+ * Through the host's memory the result is that of host memory, and a blocking call
+ * waits until it is there, and its copy to OUT is on the stream.  One rank then says
+ * why NCCL is not used (berth_config's log).  BERTH_DEVICE=host in the environment
+ * asks for that way, and BERTH_DEVICE=nccl makes it an error, BERTH_UNSUPPORTED.
+ *
+ * What differs by NCCL: each addition may round to the type.  The order of a sum is
  * NCCL's: all ranks get the same bits, another size or another run may give others.
  * A NaN may not come out of min and max.  A scale, and an average where the number of
  * ranks is no power of two, is a pass of its own over the array, in f32 (f64 in f64),
  * which rounds to the type: a sum of f16 that overflows before it is scaled stays
  * infinite.  NCCL's connections between hosts are neither authenticated nor encrypted:
- * with BERTH_NET_SECURE=aead it is BERTH_UNSUPPORTED, unless BERTH_NCCL_CLEAR=1. */
+ * with BERTH_NET_SECURE=aead arrays go through the host's memory between hosts, unless
+ * BERTH_NCCL_CLEAR=1. */
 
 #define BERTH_ANY (-1) /* root of BERTH_RECV: any rank */
 /* A stream on which nothing waits; other streams as DLPack numbers them. */

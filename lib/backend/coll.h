@@ -60,6 +60,9 @@ struct coll {
 	 * changes nothing, and is not scaled.  IN and OUT mean nothing then. */
 	bool has_none;
 	unsigned char neutral[8];
+	/* On a device, beside such a rank: IN is prescaled before ranks are told of it,
+	 * since what changes nothing is not scaled. */
+	bool scales_apart;
 	/* Made from all that has to be the same on all ranks: name, kind, type, op,
 	 * shape, root, scalings. */
 	uint32_t signature;

@@ -10,8 +10,8 @@
  *
  * look(), find(), mark() and forget() are for any thread, and wait for nothing.
  *
- * card(), join(), joined() and leave() are for the thread that holds the group's set.
- * They may wait for the device, but not for other ranks.
+ * card(), join(), joined(), leave() and stage() are for the thread that holds the
+ * group's set.  They may wait for the device, but not for other ranks.
  *
  * begin(), begun(), test(), follow(), end(), revoke() and says() are called one at a
  * time over all groups of the process.  They wait neither for another rank nor for a
@@ -19,7 +19,13 @@
  * memory is allocated and freed in the order of the stream, by cuMemFreeAsync().
  * cuMemFree() waits for all that runs.
  *
- * takes() is pure. */
+ * takes() is pure.
+ *
+ * What takes() refuses, or ranks that can't join, go by way of the host (staged.h).  A
+ * stage has the room for that in the host's memory, and copies between it and the
+ * device in an order of its own, so that none of its copies waits for those of another
+ * stage.  copy(), unstage(), passed() and await() are for any thread, one at a time for
+ * each stage, and wait for nothing. */
 #ifndef BERTH_LIB_DEVICE_H
 #define BERTH_LIB_DEVICE_H
 
@@ -29,9 +35,19 @@
 
 enum { DEVICE_CARD_BYTES = 256, DEVICE_WHY_BYTES = 256 };
 
+/* How arrays in a device's memory go, as the user says. */
+enum device_way { DEVICE_ANY, DEVICE_HOST, DEVICE_NCCL };
+
 /* A user has chosen this for all devices. */
 struct device_options {
 	const char *nccl; /* the file of NCCL's library; NULL: it is found */
+	bool by_host;     /* the ranks are not to be joined */
+};
+
+struct device_copy {
+	void *to;
+	const void *from;
+	size_t bytes;
 };
 
 struct device_work {
@@ -67,7 +83,8 @@ struct device_backend {
 	berth_result (*alloc)(int device, size_t bytes, void **p, const char **why);
 	void (*discard)(void *p, int device);
 	/* Before join(): makes the card that the rank at place ME of N tells all
-	 * others.  After an error WHY is the reason, in words. */
+	 * others.  BERTH_UNSUPPORTED: the rank can't be joined, but it has the device.
+	 * After any error WHY is the reason, in words. */
 	berth_result (*card)(const struct device_options *options, int device,
 			     unsigned n, unsigned me,
 			     unsigned char card[DEVICE_CARD_BYTES],
@@ -105,6 +122,20 @@ struct device_backend {
 	/* Called when no work is under way.  GROUP ends by itself: that may wait for
 	 * other ranks, and nobody waits for it here. */
 	void (*leave)(void *group);
+	/* Makes a stage of DEVICE with a *ROOM of BYTES.  After an error *WHY is the
+	 * reason, in words. */
+	berth_result (*stage)(int device, size_t bytes, void **stage, void **room,
+			      const char **why);
+	/* Nothing of STAGE is used any more, but copies may still be under way. */
+	void (*unstage)(void *stage);
+	/* The device makes N copies, behind NREADY marks and all copies of STAGE
+	 * before.  *MARK, if not NULL, becomes a mark of the end of all these. */
+	berth_result (*copy)(void *stage, const struct device_copy *copy, size_t n,
+			     void *const *ready, size_t nready, void **mark);
+	/* BERTH_BUSY: the device has not come to MARK yet. */
+	berth_result (*passed)(void *mark);
+	/* STREAM, as the calling thread means it, waits for MARK. */
+	berth_result (*await)(void *mark, void *stream);
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "lib/backend/cuda.h"
+#include "lib/backend/cuda_order.h"
 #include "lib/backend/move.h"
 #include "lib/base/clock.h"
 #include "lib/base/kern.h"
@@ -54,7 +55,7 @@ static pthread_mutex_t nccl_lock = PTHREAD_MUTEX_INITIALIZER;
 struct nccl_card {
 	struct nccl_id id; /* of place 0 */
 	char uuid[16], bus[24];
-	char host[48]; /* NCCL_HOSTID: ranks of different ones may share a GPU */
+	char host[48]; /* as NCCL tells hosts apart: NCCL_HOSTID, or the boot's id */
 	int version, driver, chip;
 };
 
@@ -194,43 +195,53 @@ static const char *nccl_says(const void *group)
 
 /* ---- joining ---- */
 
+/* Fills in DEVICE, whose context is this thread's.  NULL, or why it can't be done. */
+static const char *nccl_describe(struct nccl_card *c, int device)
+{
+	const char *id = getenv("NCCL_HOSTID");
+	FILE *f = id ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
+	int d, major = 0, minor = 0, rc;
+
+	snprintf(c->host, sizeof c->host, "%s", id ? id : "");
+	if (f && !fgets(c->host, sizeof c->host, f))
+		*c->host = '\0';
+	if (f)
+		fclose(f);
+	rc = cuda.cuDeviceGet(&d, device);
+	rc = rc ? rc : cuda.cuDriverGetVersion(&c->driver);
+	rc = rc ? rc : cuda.cuDeviceGetUuid(c->uuid, d);
+	rc = rc ? rc : cuda.cuDeviceGetPCIBusId(c->bus, sizeof c->bus, d);
+	rc = rc ? rc : cuda.cuDeviceGetAttribute(&major, MAJOR, d);
+	rc = rc ? rc : cuda.cuDeviceGetAttribute(&minor, MINOR, d);
+	c->chip = major * 10 + minor;
+	return rc ? cuda_text(rc) : NULL;
+}
+
 static berth_result nccl_card(const struct device_options *options, int device,
 			      unsigned n, unsigned me,
 			      unsigned char bytes[DEVICE_CARD_BYTES],
 			      char why[DEVICE_WHY_BYTES])
 {
 	struct nccl_card c = { .version = 0 };
-	const char *wrong = cuda_load();
-	int d, major = 0, minor = 0, rc;
+	const char *wrong = cuda_load(), *no_nccl = NULL;
 
 	_Static_assert(sizeof c <= DEVICE_CARD_BYTES, "a card of NCCL");
 	(void)n;
-	if (!wrong)
-		wrong = nccl_load(options->nccl);
 	if (!wrong && !cuda_enter(device))
 		wrong = cuda_no_gpu;
-	if (wrong) {
-		snprintf(why, DEVICE_WHY_BYTES, "%s", wrong);
-		return BERTH_UNSUPPORTED;
+	if (!wrong) {
+		wrong = nccl_describe(&c, device);
+		if (!wrong && !options->by_host)
+			no_nccl = nccl_load(options->nccl);
+		if (!wrong && !no_nccl && !options->by_host && !me &&
+		    nccl.ncclGetUniqueId(&c.id))
+			no_nccl = "NCCL finds no network between ranks";
+		cuda_leave();
 	}
-	rc = cuda.cuDeviceGet(&d, device);
-	rc = rc ? rc : cuda.cuDriverGetVersion(&c.driver);
-	rc = rc ? rc : cuda.cuDeviceGetUuid(c.uuid, d);
-	rc = rc ? rc : cuda.cuDeviceGetPCIBusId(c.bus, sizeof c.bus, d);
-	rc = rc ? rc : cuda.cuDeviceGetAttribute(&major, MAJOR, d);
-	rc = rc ? rc : cuda.cuDeviceGetAttribute(&minor, MINOR, d);
-	if (rc)
-		wrong = cuda_text(rc);
-	else if (!me && nccl.ncclGetUniqueId(&c.id))
-		wrong = "NCCL finds no network between ranks";
-	cuda_leave();
-	if (wrong) {
-		snprintf(why, DEVICE_WHY_BYTES, "%s", wrong);
-		return BERTH_SYSTEM;
+	if (wrong || no_nccl) {
+		snprintf(why, DEVICE_WHY_BYTES, "%s", wrong ? wrong : no_nccl);
+		return wrong ? BERTH_SYSTEM : BERTH_UNSUPPORTED;
 	}
-	if (getenv("NCCL_HOSTID"))
-		snprintf(c.host, sizeof c.host, "%s", getenv("NCCL_HOSTID"));
-	c.chip = major * 10 + minor;
 	c.version = nccl.version;
 	memcpy(bytes, &c, sizeof c);
 	return BERTH_OK;
@@ -249,12 +260,14 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "rank %u has NCCL %d, rank %u has %d",
 					 j->rank[k], a.version, j->rank[i], b.version);
-			else if (!memcmp(a.uuid, b.uuid, sizeof a.uuid) &&
-				 !memcmp(a.host, b.host, sizeof a.host))
+			else if (!memcmp(a.host, b.host, sizeof a.host) &&
+				 (!memcmp(a.uuid, b.uuid, sizeof a.uuid) ||
+				  !memcmp(a.bus, b.bus, sizeof a.bus))) /* MIG */
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "ranks %u and %u share GPU %.24s, which NCCL "
-					 "can't",
-					 j->rank[k], j->rank[i], b.bus);
+					 "can't (NCCL %d, driver %d)",
+					 j->rank[k], j->rank[i], b.bus, b.version,
+					 b.driver);
 			else
 				continue;
 			return true;
@@ -375,42 +388,6 @@ static void nccl_leave(void *group)
 	if (g->comm && !g->revoked)
 		nccl_begin_end(g);
 	nccl_let_go(g);
-}
-
-/* ---- marks ---- */
-
-static const char nccl_captures[] = "its stream captures a CUDA graph, and a graph "
-				    "can't wait for other ranks: call "
-				    "it before the capture, or after";
-
-static berth_result nccl_mark(int device, void *stream, void *ready, void **mark,
-			      const char **why)
-{
-	struct cuda_event *e;
-	int captures = 0;
-
-	*mark = NULL;
-	if (cuda_load() || !cuda_enter(device)) /* card() tells it to all ranks */
-		return BERTH_OK;
-	*why = NULL;
-	e = ready ? calloc(1, sizeof *e) : cuda_event_take(device);
-	if (e && stream != BERTH_HOST_STREAM &&
-	    (cuda.cuStreamIsCapturing(stream, &captures) || captures))
-		*why = nccl_captures;
-	else if (e && !ready && cuda.cuEventRecord(e->event, stream))
-		*why = "its stream can't be used";
-	if (e && ready) {
-		e->event = ready;
-		e->device = CUDA_FOREIGN;
-	}
-	cuda_leave();
-	if (e && *why)
-		cuda_event_give(e);
-	else
-		*mark = e;
-	if (!e)
-		*why = "out of memory";
-	return !e ? BERTH_MEMORY : *why ? BERTH_UNSUPPORTED : BERTH_OK;
 }
 
 /* ---- operations, as calls of NCCL ---- */
@@ -896,7 +873,7 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .join = nccl_join,
 					     .joined = nccl_look,
 					     .takes = nccl_takes,
-					     .mark = nccl_mark,
+					     .mark = cuda_mark,
 					     .forget = cuda_event_give,
 					     .begin = nccl_begin,
 					     .begun = nccl_begun,
@@ -905,4 +882,9 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .end = nccl_end,
 					     .revoke = nccl_revoke,
 					     .says = nccl_says,
-					     .leave = nccl_leave };
+					     .leave = nccl_leave,
+					     .stage = cuda_stage,
+					     .unstage = cuda_unstage,
+					     .copy = cuda_copy,
+					     .passed = cuda_passed,
+					     .await = cuda_await };

@@ -7,14 +7,17 @@
 #include "lib/backend/devices.h"
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
+#include "lib/base/log.h"
 #include "lib/core/comm.h"
 #include "lib/core/missing.h"
+#include "lib/core/staged.h"
 #include "lib/core/world.h"
 
 enum {
 	TIME = 0x54494d45, /* signatures of what only this file calls for */
 	CARDS = 0x43415244,
 	JOINED = 0x4a4e4544,
+	STAGED = 0x53544744,
 	LOOK_NS = 20000,
 	LOOK_NS_MOST = 1000000,
 	WATCH_NS = 50000000,
@@ -44,8 +47,11 @@ static berth_result device_agree(struct comm *c, uint32_t signature, uint64_t mi
 
 /* ---- joining ---- */
 
+/* RC BERTH_UNSUPPORTED: the rank can't be joined with others.  Any other error: it has
+ * no such device. */
 struct card {
 	uint64_t rc;
+	uint64_t way;               /* enum device_way */
 	char why[DEVICE_WHY_BYTES]; /* where RC is an error */
 	unsigned char card[DEVICE_CARD_BYTES];
 };
@@ -54,8 +60,12 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 			       uint64_t deadline_ns)
 {
 	const struct params *k = &c->world->params;
-	const struct device_options options = { .nccl = k->nccl };
-	struct card own = { .rc = 0 };
+	/* NCCL neither encrypts nor authenticates what it sends to other hosts */
+	const bool in_clear = c->net && k->guard == NET_GUARD_AEAD && !k->nccl_clear;
+	const struct device_options options = {
+		.nccl = k->nccl, .by_host = in_clear || k->device == DEVICE_HOST
+	};
+	struct card own = { .way = k->device };
 	const struct coll gather = { .kind = BERTH_ALLGATHER,
 				     .type = BERTH_U64,
 				     .in = &own,
@@ -63,16 +73,13 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 				     .count = sizeof own / 8,
 				     .signature = CARDS };
 
-	/* NCCL neither encrypts nor authenticates what it sends to other hosts */
-	if (c->net && k->guard == NET_GUARD_AEAD && !k->nccl_clear) {
+	own.rc = d->back->card(&options, d->device, c->members->n, c->members->me,
+			       own.card, own.why);
+	if (!own.rc && in_clear) {
 		own.rc = BERTH_UNSUPPORTED;
-		snprintf(
-			own.why, sizeof own.why,
-			"BERTH_NET_SECURE=aead, and NCCL does not encrypt (host memory "
-			"does; BERTH_NCCL_CLEAR=1 allows it)");
-	} else {
-		own.rc = d->back->card(&options, d->device, c->members->n,
-				       c->members->me, own.card, own.why);
+		snprintf(own.why, sizeof own.why,
+			 "BERTH_NET_SECURE=aead, and NCCL does not encrypt "
+			 "(BERTH_NCCL_CLEAR=1 allows it)");
 	}
 	all[0] = own;
 	return c->members->n > 1 ? comm_step(c, &gather, deadline_ns) : BERTH_OK;
@@ -129,54 +136,128 @@ static berth_result join_own(struct comm *c, struct comm_device *d,
 	return rc;
 }
 
-/* Has a rank no device?  All ranks come to the same answer. */
-static bool is_refused(struct comm *c, struct comm_device *d, const struct card *all)
+/* The cards of all ranks come to this, the same on all of them. */
+struct cards_say {
+	bool refuses;   /* a rank has no device */
+	bool cannot;    /* a rank can't be joined */
+	bool by_host;   /* a user says so */
+	bool only_nccl; /* a user says so, and none the contrary */
+};
+
+/* WHY, of BYTES, gets the error of the first card that has one which counts. */
+static struct cards_say cards_say(const struct comm *c, const struct card *all,
+				  char *why, size_t bytes)
 {
-	for (unsigned i = 0; i < c->members->n; i++) {
-		if (!all[i].rc)
-			continue;
-		snprintf(d->why, sizeof d->why, "rank %u has no device for it: %.*s",
-			 c->members->rank[i], DEVICE_WHY_BYTES, all[i].why);
-		return true;
+	struct cards_say s = { .refuses = false };
+
+	for (unsigned i = c->members->n; i-- > 0;) {
+		const bool refuses = all[i].rc && all[i].rc != BERTH_UNSUPPORTED;
+
+		if (all[i].rc && (refuses || !s.refuses))
+			snprintf(why, bytes, "rank %u%s: %.*s", c->members->rank[i],
+				 refuses ? " has no device for it" : "",
+				 DEVICE_WHY_BYTES, all[i].why);
+		s.refuses |= refuses;
+		s.cannot |= all[i].rc == BERTH_UNSUPPORTED;
+		s.by_host |= all[i].way == DEVICE_HOST;
+		s.only_nccl |= all[i].way == DEVICE_NCCL;
 	}
-	return false;
+	s.only_nccl &= !s.by_host;
+	return s;
 }
 
-/* All ranks come to it.  Not whole: the same on all of them. */
-static berth_result device_join(struct comm *c, struct comm_device *d,
-				const struct op *op, uint64_t deadline_ns)
+/* The ranks are joined, or D->why says why not, the same on all of them. */
+static berth_result join_group(struct comm *c, struct comm_device *d,
+			       const struct card *all, const struct op *op,
+			       uint64_t deadline_ns)
 {
-	struct card *all = calloc(c->members->n, sizeof *all);
 	char why[DEVICE_WHY_BYTES] = "";
-	uint64_t worst;
-	berth_result rc, own = BERTH_MEMORY;
+	berth_result rc, own = join_own(c, d, all, op, deadline_ns, why);
+	uint64_t worst = own;
 
-	if (!all)
-		return BERTH_MEMORY;
-	rc = tell_cards(c, d, all, deadline_ns);
-	d->tried = !rc;
-	if (!rc && is_refused(c, d, all)) {
-		free(all);
-		return BERTH_OK;
-	}
-	if (!rc)
-		own = join_own(c, d, all, op, deadline_ns, why);
-	if (own && d->group) {
+	if (!c->broken && own != BERTH_ABORTED)
+		rc = device_agree(c, JOINED, own, &worst, deadline_ns);
+	else
+		rc = own;
+	if ((rc || worst) && d->group) {
 		works_lock();
 		d->revoked = true;
 		d->back->revoke(d->group);
 		works_unlock();
 	}
-	free(all);
-	if (rc || c->broken || own == BERTH_ABORTED)
-		return rc ? rc : own;
-	rc = device_agree(c, JOINED, own, &worst, deadline_ns);
 	d->whole = !rc && !worst;
 	if (!rc && worst)
 		snprintf(d->why, sizeof d->why,
 			 "the ranks' devices can't be joined: %s",
 			 own == worst && *why ? why
 					      : berth_result_text((berth_result)worst));
+	return rc;
+}
+
+/* All that the group can't do goes by way of the host from now on, if all ranks have
+ * room for that. */
+static berth_result device_open_staged(struct comm *c, struct comm_device *d,
+				       uint64_t deadline_ns)
+{
+	const char *why = "";
+	struct staged *staged = staged_open(d->back, d->device, c->members->n, &why);
+	uint64_t failed;
+	berth_result rc = device_agree(c, STAGED, !staged, &failed, deadline_ns);
+
+	if (!rc && !failed) {
+		d->staged = staged;
+		return BERTH_OK;
+	}
+	staged_close(staged);
+	if (!rc && !d->whole)
+		snprintf(d->why, sizeof d->why,
+			 "a rank has no memory for copies to the host: %s",
+			 staged ? "another one" : why);
+	return rc;
+}
+
+/* The first rank of a set says why NCCL is not used, or what it does not protect; once
+ * in a process. */
+static void device_say_way(const struct comm *c, const struct comm_device *d,
+			   bool asked)
+{
+	static _Atomic bool said[2];
+	const unsigned first = c->members->rank[0];
+	const char *host = boot_host_name(&c->world->who, first);
+
+	if (c->members->me || atomic_exchange(&said[d->whole], true))
+		return;
+	if (d->staged && !d->whole && !asked)
+		log_say(BERTH_LOG_WARNING,
+			"arrays in GPU memory go through the host's memory, in the set "
+			"of rank %u on '%s': %s",
+			first, host, d->why);
+	if (d->whole && c->net && params_is_given("BERTH_NET_SECURE"))
+		log_say(BERTH_LOG_WARNING,
+			"NCCL neither authenticates nor encrypts what it sends between "
+			"hosts: BERTH_NET_SECURE does not reach arrays in GPU memory");
+}
+
+/* All ranks come to it.  Neither whole nor staged: the same on all of them. */
+static berth_result device_join(struct comm *c, struct comm_device *d,
+				const struct op *op, uint64_t deadline_ns)
+{
+	struct card *all = calloc(c->members->n, sizeof *all);
+	struct cards_say say;
+	berth_result rc;
+
+	if (!all)
+		return BERTH_MEMORY;
+	rc = tell_cards(c, d, all, deadline_ns);
+	d->tried = !rc;
+	say = cards_say(c, all, d->why, sizeof d->why);
+	if (!rc && !say.refuses && !say.cannot && !say.by_host)
+		rc = join_group(c, d, all, op, deadline_ns);
+	if (!rc && !say.refuses && !say.only_nccl)
+		rc = device_open_staged(c, d, deadline_ns);
+	if (!rc)
+		device_say_way(c, d, say.by_host);
+	free(all);
 	return rc;
 }
 
@@ -257,6 +338,18 @@ static berth_result agree_on_time(struct comm *c, struct work *w, uint64_t deadl
 	return rc;
 }
 
+/* Can't the group do W?  Then NULL, or why nothing else can, either. */
+static bool goes_by_host(const struct comm_device *d, const struct work *w,
+			 const char **why)
+{
+	*why = d->whole ? NULL : d->why;
+	if (!*why && w->op->adasum)
+		*why = "NCCL has no Adasum";
+	for (size_t i = 0; !*why && i < w->device.n; i++)
+		*why = d->back->takes(d->group, &w->coll[i]);
+	return *why && d->staged;
+}
+
 berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
 			       uint64_t deadline_ns)
 {
@@ -266,23 +359,30 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 		atomic_load_explicit(&c->world->next_set, memory_order_relaxed) > 1;
 	const uint64_t own = sets ? 0 : works_propose(w);
 	uint64_t overlaps = 0;
-	const char *why;
+	const char *why = NULL;
+	bool by_host = false;
 	berth_result rc = device_agree(c, signature, sets, &overlaps, deadline_ns);
 
 	w->deadline_ns = deadline_ns;
 	if (!rc && !d->tried)
 		rc = device_join(c, d, w->op, deadline_ns);
-	why = d->whole ? NULL : d->why;
-	for (size_t i = 0; !rc && !why && i < w->device.n; i++)
-		why = d->back->takes(d->group, &w->coll[i]);
-	if (!rc && why) { /* the same on all ranks */
+	if (!rc)
+		by_host = goes_by_host(d, w, &why);
+	if (by_host) {
+		works_withdraw(w);
+		rc = staged_run(c, w, signature);
+	} else if (!rc && why) { /* the same on all ranks */
 		c->reason = why;
 		rc = BERTH_UNSUPPORTED;
 	}
-	if (!rc && (sets || overlaps))
-		rc = agree_on_time(c, w, deadline_ns);
-	else if (!rc)
-		works_agree(w, own);
+	if (!rc && !by_host) {
+		w->back = d->back;
+		w->group = d->group;
+		if (sets || overlaps)
+			rc = agree_on_time(c, w, deadline_ns);
+		else
+			works_agree(w, own);
+	}
 	if (!rc)
 		return BERTH_OK;
 	works_withdraw(w);
@@ -407,6 +507,7 @@ void comm_device_close(struct comm *c)
 	works_end(d);
 	if (d->group)
 		d->back->leave(d->group);
+	staged_close(d->staged);
 	free(d);
 	atomic_store(&c->device, NULL);
 }

@@ -285,8 +285,7 @@ static const char *take_device(struct op *op, const struct berth_desc *d)
 	op->ready = d->ready;
 	op->marked = false;
 	op->mark = NULL;
-	if (op_is_message(op) || d->op == BERTH_ADASUM ||
-	    (!d->out && d->made && !d->alloc))
+	if (op_is_message(op) || (!d->out && d->made && !d->alloc))
 		return op_not_there;
 	return NULL;
 }
@@ -308,7 +307,7 @@ static const char *op_make_checked(struct op *op, const struct berth_desc *d,
 	c->piece = NULL;
 	c->npieces = 0;
 	c->rows = NULL;
-	c->has_none = false;
+	c->has_none = c->scales_apart = false;
 	c->root = 0;
 	c->in_form = c->out_form = KERN_ELEMENTS;
 	c->scale.divide = 0;

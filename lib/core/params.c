@@ -94,6 +94,12 @@ static bool read_SECURE(const char *text, enum net_guard *guard)
 	return false;
 }
 
+static bool read_DEVICE(const char *text, enum device_way *way)
+{
+	*way = strcmp(text, "nccl") ? DEVICE_HOST : DEVICE_NCCL;
+	return *way == DEVICE_NCCL || !strcmp(text, "host");
+}
+
 static bool read_TEXT(const char *text, const char **to)
 {
 	*to = text;
@@ -118,6 +124,7 @@ static bool read_ALGORITHMS(const char *text, const char **to)
 #define NOT_BYTES "is no size, such as 16777216 or 16M"
 #define NOT_FLAG "is neither 0 nor 1"
 #define NOT_SECURE "is not one of mac, aead and heads"
+#define NOT_DEVICE "is neither nccl nor host"
 #define NOT_RANGES "is no range of addresses, such as 10.0.0.0/8"
 #define NOT_ALGORITHMS "is no list such as double:64K,halve:8M,direct"
 #define NOT_TEXT ""
@@ -127,6 +134,11 @@ static const char *params_set(const char *name)
 	const char *text = getenv(name);
 
 	return text && *text ? text : NULL;
+}
+
+bool params_is_given(const char *name)
+{
+	return params_set(name);
 }
 
 bool params_read(struct params *k, char *why, size_t why_bytes)

@@ -9,12 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/backend/device.h"
 #include "lib/net/net.h"
 
 #define PARAM_SECONDS int64_t
 #define PARAM_BYTES uint64_t
 #define PARAM_FLAG bool
 #define PARAM_SECURE enum net_guard
+#define PARAM_DEVICE enum device_way
 #define PARAM_RANGES const char *
 #define PARAM_ALGORITHMS const char *
 #define PARAM_TEXT const char *
@@ -29,6 +31,8 @@ struct params {
 /* From the environment, whose texts K then points into.  False, with WHY: one has a
  * value that can't be. */
 bool params_read(struct params *k, char *why, size_t why_bytes);
+/* Has the user set the variable NAME? */
+bool params_is_given(const char *name);
 /* Calls SAY for each variable that is set and does nothing here. */
 void params_ignored(void (*say)(void *ctx, const char *name, const char *why),
 		    void *ctx);

@@ -171,6 +171,7 @@ berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns
 
 	again.signature = run_joined_signature(op->coll.signature);
 	if (op_is_device(op)) {
+		again.scales_apart = run_scales_apart(&again);
 		rc = comm_device_run(c, op, &again, deadline_ns);
 		run_let_go(c, op);
 		return rc;
@@ -190,6 +191,7 @@ static berth_result run_neutral_there(struct comm *c, struct op *op,
 
 	op->device = comm_device_last();
 	coll->has_none = coll_reduces(coll->kind);
+	coll->scales_apart = run_scales_apart(coll);
 	op_fill_neutral(coll->neutral, coll, 1);
 	coll->signature = run_joined_signature(coll->signature);
 	rc = comm_device_run(c, op, coll, deadline_ns);

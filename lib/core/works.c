@@ -140,12 +140,13 @@ static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 
 	w->is_ours = rc && rc != BERTH_BUSY && !end;
 	if (w->is_ours)
-		said = d->back->says(d->group);
+		said = w->back->says(w->group);
 	if (said)
 		snprintf(w->said, sizeof w->said, "%s", said);
 	if (!d->revoked && rc && (rc != BERTH_BUSY || end)) {
 		d->revoked = true;
-		d->back->revoke(d->group);
+		if (d->group)
+			d->back->revoke(d->group);
 		atomic_store(&d->stopped, true);
 	}
 	if (rc == BERTH_BUSY)
@@ -156,12 +157,11 @@ static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 
 static bool works_is_over(struct work *w)
 {
-	struct comm_device *d = w->of;
 	const berth_result end = end_of(w);
 
-	if (!works_came_to(w, d->back->test(d->group, &w->device), end))
+	if (!works_came_to(w, w->back->test(w->group, &w->device), end))
 		return false;
-	d->back->end(d->group, &w->device);
+	w->back->end(w->group, &w->device);
 	return true;
 }
 
@@ -180,12 +180,9 @@ static struct work **find_first(void)
 	return first;
 }
 
-/* W is on its way, or on its device, or could not be started.  True: it is over. */
-static bool works_go_on(struct work *w, berth_result rc, berth_result end)
+/* W is on its device.  True: it is over. */
+static bool works_run(struct work *w)
 {
-	all.starting = rc == BERTH_BUSY ? w : NULL;
-	if (rc)
-		return works_came_to(w, rc, end);
 	if (works_is_over(w))
 		return true;
 	w->next = NULL;
@@ -193,6 +190,13 @@ static bool works_go_on(struct work *w, berth_result rc, berth_result end)
 	all.last = &w->next;
 	set_state(w, WORK_RUNS);
 	return false;
+}
+
+/* W is on its way, or on its device, or could not be started.  True: it is over. */
+static bool works_go_on(struct work *w, berth_result rc, berth_result end)
+{
+	all.starting = rc == BERTH_BUSY ? w : NULL;
+	return rc ? works_came_to(w, rc, end) : works_run(w);
 }
 
 static bool works_start(struct work *w)
@@ -204,7 +208,7 @@ static bool works_start(struct work *w)
 		atomic_store(&d->cut, true);
 		return true;
 	}
-	return works_go_on(w, d->back->begin(d->group, &w->device), BERTH_OK);
+	return works_go_on(w, w->back->begin(w->group, &w->device), BERTH_OK);
 }
 
 /* All whose turn it is.  Those that are over already go to *OVER. */
@@ -230,10 +234,10 @@ bool works_poll(void)
 		return false;
 	first = all.starting;
 	if (first) {
-		struct comm_device *d = first->of;
 		const berth_result end = end_of(first);
 
-		if (works_go_on(first, d->back->begun(d->group, &first->device), end))
+		if (works_go_on(first, first->back->begun(first->group, &first->device),
+				end))
 			works_push(&over, first);
 		start_all(&over);
 	}
@@ -371,6 +375,30 @@ uint64_t works_propose(struct work *w)
 	return number;
 }
 
+/* W goes on when its caller has gone on. */
+static void works_keep(struct work *w)
+{
+	w->kept = *w->op;
+	w->kept.shape = NULL;
+	if (w->op->name)
+		w->kept.name = strncpy(w->name, w->op->name, sizeof w->name - 1);
+	w->op = &w->kept;
+	works_hold(w);
+	atomic_fetch_add(&w->of->works, 1);
+}
+
+/* No lock is held: W runs, or IS_DONE, and so are those of OVER. */
+static void works_are_on(struct work *w, bool is_done, struct work *over)
+{
+	if (is_done) { /* its caller sees to that */
+		finish_one(w);
+		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
+	}
+	works_finish(over);
+	if (!is_done)
+		works_wake();
+}
+
 void works_agree(struct work *w, uint64_t number)
 {
 	struct work *over = NULL, **first;
@@ -386,25 +414,23 @@ void works_agree(struct work *w, uint64_t number)
 		*first = w->next;
 		is_done = works_start(w);
 	}
-	if (!is_done) { /* it goes on when its caller has gone on */
-		w->kept = *w->op;
-		w->kept.shape = NULL;
-		if (w->op->name)
-			w->kept.name =
-				strncpy(w->name, w->op->name, sizeof w->name - 1);
-		w->op = &w->kept;
-		works_hold(w);
-		atomic_fetch_add(&w->of->works, 1);
-	}
+	if (!is_done)
+		works_keep(w);
 	start_all(&over);
 	pthread_mutex_unlock(&all.lock);
-	if (is_done) { /* its caller sees to that */
-		finish_one(w);
-		atomic_store_explicit(&w->state, WORK_OVER, memory_order_release);
-	}
-	works_finish(over);
+	works_are_on(w, is_done, over);
+}
+
+void works_begun(struct work *w)
+{
+	bool is_done;
+
+	pthread_mutex_lock(&all.lock);
+	is_done = works_run(w);
 	if (!is_done)
-		works_wake();
+		works_keep(w);
+	pthread_mutex_unlock(&all.lock);
+	works_are_on(w, is_done, NULL);
 }
 
 void works_withdraw(struct work *w)
@@ -462,13 +488,12 @@ bool works_wait(struct work *w, enum work_state state, uint64_t ns)
 
 berth_result works_follow(struct work *w, void *stream)
 {
-	struct comm_device *d = w->of;
 	berth_result rc = BERTH_OK;
 
 	pthread_mutex_lock(&all.lock);
 	for (struct work *at = all.running; at; at = at->next)
 		if (at == w) {
-			rc = d->back->follow(d->group, &w->device, stream);
+			rc = w->back->follow(w->group, &w->device, stream);
 			w->promised |= !rc;
 		}
 	pthread_mutex_unlock(&all.lock);

@@ -35,8 +35,9 @@ struct comm_device {
 	int device;
 	bool tried, whole;               /* all ranks have tried to join, and have */
 	char why[DEVICE_WHY_BYTES + 64]; /* where they have not */
-	_Atomic uint32_t works;          /* that are not over */
-	_Atomic bool stopped;            /* they end with BERTH_ABORTED */
+	struct staged *staged;  /* on all ranks, or on none: what GROUP can't do */
+	_Atomic uint32_t works; /* that are not over */
+	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
 	bool revoked;
 	_Atomic bool cut; /* a work is not started here that others may have started */
 	uint64_t leaves_ns; /* since when this rank leaves it */
@@ -57,6 +58,9 @@ struct work_hooks {
 
 struct work {
 	struct device_work device;
+	/* what does it, and for which group, once it has been agreed on */
+	const struct device_backend *back;
+	void *group;
 	struct comm *comm;
 	struct comm_device *of;
 	struct work *next;
@@ -89,6 +93,8 @@ struct work {
 uint64_t works_propose(struct work *w);
 /* W's time is NUMBER: it is started when it is its turn. */
 void works_agree(struct work *w, uint64_t number);
+/* W was started apart, where it waits for no other rank: it runs, or is over. */
+void works_begun(struct work *w);
 /* W does not come: if it was proposed, it holds back nothing any more. */
 void works_withdraw(struct work *w);
 

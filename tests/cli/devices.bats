@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 60
+# takes_s: 70
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Operations on the memory of a device, by NCCL's back end: a stand-in of one GPU in each rank
 # (tests/standin) is its libcuda and libnccl.  Random programs with it are in programs.bats.
@@ -38,12 +38,55 @@ does() { # [OPTION VALUE]... CASE
 	does -np 3 -hosts 3 cross
 }
 
-@test "what no device can do is refused by all ranks alike" {
+@test "a rank that has joined: zeros, ones, and what goes by the host" {
+	does -np 3 join
+	BERTH_DEVICE=host does -np 3 join
+	BERTH_DEVICE=host does -np 4 -hosts 2 join
+}
+
+@test "what NCCL can't do is refused by all ranks alike, where a user wants nothing else" {
+	export BERTH_DEVICE=nccl
 	STANDIN_GPU=one does -np 3 refused
 	does -np 3 lacks
 	does -np 3 join
 	does -np 2 versions
 	STANDIN_DRIVER=11080 does -np 3 too-old
+}
+
+@test "BERTH_DEVICE=host: all operations go through the host's memory" {
+	export BERTH_DEVICE=host
+	for case in steps mix in-place odd adasum busy shut-down; do
+		does -np 2 "$case"
+		[[ $output != *"go through the host"* ]] # as the user wants it
+		does -np 4 -hosts 2 "$case"
+	done
+	does -np 3 cross
+	does -np 1 steps
+	STANDIN_DELAY_US=0 does -np 2 large
+	echo "# $output" >&3
+}
+
+@test "where NCCL can't, arrays go through the host's memory, and one rank says why" {
+	goes() { # VARIABLE=VALUE WHY
+		run env "$1" timeout -k 5 60 "$DEVICES" -np 3 steps
+		[ "$status" = 0 ] && [ "$(grep -c "through the host's memory" <<< "$output")" -ge 1 ]
+		[[ $output == *"rank 0 says: arrays in GPU memory go through the host's memory, in the set of rank 0 on 'host0': "*"$2"* ]]
+	}
+	goes STANDIN_GPU=one "ranks 0 and 1 share GPU 0000:17:00.0, which NCCL can't (NCCL 21800, driver 12000)"
+	goes STANDIN_BUS=1 "ranks 0 and 1 share GPU 0000:17:00.0"
+	does -np 2 odd # NCCL can all but some operations
+	[[ $output != *says:* ]]
+	does -np 2 adasum
+	does -np 4 -hosts 2 odd
+}
+
+@test "by the host: a rank that dies, is late, aborts, or leaves" {
+	export BERTH_DEVICE=host
+	for case in die-before die-in-kernel abort leave part remove; do
+		does -np 4 -hosts 2 "$case"
+	done
+	does -np 2 die-submitted
+	does -np 2 time-out
 }
 
 @test "arrays in place" {
@@ -83,12 +126,23 @@ does() { # [OPTION VALUE]... CASE
 	STANDIN_NCCL_FAIL=0:3:2 does -np 4 -hosts 2 fail
 }
 
-@test "between hosts NCCL does not encrypt: refused where all is to be encrypted, unless the user allows it" {
+@test "between hosts NCCL does not encrypt: it is not used where all is to be encrypted, unless the user allows it" {
+	local why="rank 0: BERTH_NET_SECURE=aead, and NCCL does not encrypt (BERTH_NCCL_CLEAR=1 allows it)"
+	local clear="NCCL neither authenticates nor encrypts what it sends between hosts"
 	export BERTH_NET_SECURE=aead
-	run -1 "$DEVICES" -np 2 -hosts 2 steps
-	[[ $output == *"rank 0 has no device for it: BERTH_NET_SECURE=aead, and NCCL does not encrypt"*BERTH_NCCL_CLEAR=1* ]]
+	does -np 2 -hosts 2 steps
+	[[ $output == *"go through the host's memory"*"$why"* ]]
+	BERTH_DEVICE=nccl run -1 "$DEVICES" -np 2 -hosts 2 steps
+	[[ $output == *"$why"* ]]
 	BERTH_NCCL_CLEAR=1 does -np 2 -hosts 2 steps
+	[[ $output == *"$clear"* ]]
 	does -np 2 steps # of one host
+	[[ $output != *says:* ]]
+	BERTH_NET_SECURE=mac does -np 2 -hosts 2 steps
+	[[ $output == *"rank 0 says: $clear"* ]]
+	unset BERTH_NET_SECURE
+	does -np 2 -hosts 2 steps
+	[[ $output != *says:* ]]
 }
 
 @test "a rank that dies: before its kernel, and in it" {

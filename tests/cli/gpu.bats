@@ -14,7 +14,7 @@ teardown() {
 
 @test "each step of check-gpu passes on a stand-in of a GPU" {
 	CHECK_GPU=standin run -0 "$RUN"
-	[[ $output == *"9 steps, 0 of them not passed"* ]]
+	[[ $output == *"11 steps, 0 of them not passed"* ]]
 	[[ $output == *"operations as on the host"* && $output == *"a lost peer after"* ]]
 }
 
@@ -22,7 +22,7 @@ teardown() {
 	CHECK_GPU=standin STANDIN_NCCL_FAIL=0:3:2 STEPS="sums cycles" run -1 "$RUN"
 	[[ $output == *"sums             FAILED"* && $output == *"cycles           "* ]]
 	CHECK_GPU=standin LIMIT_S=0 run -1 "$RUN"
-	[[ $output == *"9 steps, 9 of them not passed"* && $output == *"no time is left"* ]]
+	[[ $output == *"11 steps, 11 of them not passed"* && $output == *"no time is left"* ]]
 }
 
 @test "mistakes that the stand-in makes for the back end are found" {
@@ -44,16 +44,16 @@ teardown() {
 	ln -s "$there/libcuda.so.1" "$T/cuda"
 	ln -s "$there/libnccl.so.2" "$T/loader"
 	cp "$there/libnccl.so.2" "$wheel"
-	export STANDIN_GPU=one STANDIN_DELAY_US=0 LD_LIBRARY_PATH=$T/cuda
+	export STANDIN_GPU=one STANDIN_DELAY_US=0 LD_LIBRARY_PATH=$T/cuda BERTH_DEVICE=nccl
 	unset VIRTUAL_ENV CONDA_PREFIX
 	run -1 "${sums[@]}"
-	[[ $output == *"rank 0 has no device for it: no NCCL: neither the loader nor a Python environment"*"pip install nvidia-nccl-cu13"* ]]
+	[[ $output == *"rank 0: no NCCL: neither the loader nor a Python environment"*"pip install nvidia-nccl-cu13"* ]]
 	VIRTUAL_ENV=$T/venv run -0 "${sums[@]}"
 	CONDA_PREFIX=$T/venv run -0 "${sums[@]}"
 	LD_LIBRARY_PATH=$T/cuda:$T/loader run -0 "${sums[@]}"
 	BERTH_NCCL=$wheel/libnccl.so.2 run -0 "${sums[@]}"
 	VIRTUAL_ENV=$T/venv BERTH_NCCL=$T/none.so run -1 "${sums[@]}"
-	[[ $output == *"rank 0 has no device for it: BERTH_NCCL: $T/none.so: "* ]]
+	[[ $output == *"rank 0: BERTH_NCCL: $T/none.so: "* ]]
 }
 
 @test "without a GPU it says so, and is skipped" {

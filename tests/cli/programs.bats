@@ -55,6 +55,13 @@ checked() { # COUNT FIRST COMMAND...
 	BERTH_ALGO=direct HOROVOD_FUSION_THRESHOLD=2000 checked 10 75000 "$PROGRAMS" -np 3 -hosts 2 -devices 1
 }
 
+@test "half of it in that memory, by the host: 60 programs" {
+	checked 20 76000 "$PROGRAMS" -np 2 -devices 2
+	checked 20 77001 "$PROGRAMS" -np 3 -devices 2
+	checked 10 78000 "$PROGRAMS" -np 4 -hosts 2 -devices 2
+	checked 10 79001 "$PROGRAMS" -np 5 -hosts 3 -devices 2
+}
+
 @test "a mistake of the back end of a device is seen in random programs" {
 	for mistake in ready "done" streams temp pointer order count; do
 		for ((seed = 1; seed <= 20; seed++)); do

@@ -159,7 +159,7 @@ static void *make_here(size_t bytes)
 	static unsigned n;
 
 	CHECK(n < sizeof all / sizeof *all, "room for one more");
-	CHECK(!more.cuMemHostAlloc(&all[n], bytes, 0), "%zu pinned bytes", bytes);
+	CHECK(!cuda.cuMemHostAlloc(&all[n], bytes, 0), "%zu pinned bytes", bytes);
 	return all[n++];
 }
 

@@ -49,12 +49,15 @@ note() { # NAME WHAT SAID SECONDS
 	table+=("$(printf '%-16s %-8s %4d s  %s' "$1" "$2" "$4" "$3")")
 }
 
+export BERTH_DEVICE=nccl # what NCCL can't is to be seen
 step facts 20 facts
 step alone 40 -np 1 -bytes "$bytes" sums
 step sums 60 -np 2 -bytes "$bytes" sums
 step captures 40 -np 2 captures
 step gradients 60 -np 2 -bytes "$bytes" gradients
 step operations 120 -np 2 -bytes "$bytes" operations
+BERTH_DEVICE=host step staged-sums 60 -np 2 -bytes "$bytes" sums
+BERTH_DEVICE=host step staged-all 120 -np 2 -bytes "$bytes" operations
 step dies-joining 40 -np 2 -bytes "$bytes" dies-joining
 step dies-running 40 -np 2 -bytes "$bytes" dies-running
 step cycles 90 -np 2 -times "$times" cycles

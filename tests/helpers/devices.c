@@ -4,6 +4,7 @@
  *     build/helpers/devices [-np 3] [-hosts 2] CASE
  *
  * Ranks are its own.  It exits with 0 if all came as the case expects. */
+#include <math.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,6 +27,13 @@ enum {
 static int rank, size = 2, hosts = 1;
 static void *stream;
 
+static void print_log(void *ctx, enum berth_log_level level, const char *text)
+{
+	(void)ctx;
+	if (level <= BERTH_LOG_WARNING)
+		fprintf(stderr, "rank %d says: %s\n", rank, text);
+}
+
 static void begin_library(void)
 {
 	static char host[16];
@@ -35,9 +43,13 @@ static void begin_library(void)
 					   .allgather = own_ranks_gather,
 					   .ctx = &rank,
 					   .host = host };
-	const struct berth_config c = { .size = sizeof c,
-					.timeout_ms = slow_s(20000),
-					.bootstrap = &b };
+	const struct berth_config c = {
+		.size = sizeof c,
+		.log = print_log,
+		/* a mistake may be found so */
+		.timeout_ms = slow_s(getenv("STANDIN_MISTAKE") ? 4000 : 20000),
+		.bootstrap = &b
+	};
 
 	snprintf(host, sizeof host, "host%d", rank * hosts / size);
 	CHECK(!berth_init(&c), "berth_init");
@@ -274,7 +286,120 @@ static int refused(void)
 	return 0;
 }
 
-/* All ranks come to the same, and go on. */
+/* NCCL can't, so it goes by the host, beside what NCCL does. */
+static int odd(void)
+{
+	static const double half = 0.5;
+	float *here = make_here();
+	void *p = standin_alloc(BYTES);
+	struct berth_desc d = allreduce(p);
+	const unsigned most = ~0u >> 1;
+	uint32_t *words = (uint32_t *)here;
+
+	for (int step = 0; step < STEPS; step++) {
+		d = allreduce(p);
+		put(p, here, 0, step);
+		CHECK(!berth_run(&d, -1, NULL), "a sum");
+		check_sum(p, 0, step);
+		d.type = step % 2 ? BERTH_U32 : BERTH_I32;
+		d.op = step % 2 ? BERTH_BXOR : BERTH_SUM;
+		d.prescale = step % 2 ? NULL : &half;
+		for (int i = 0; i < COUNT; i++)
+			words[i] = (uint32_t)(4 * i + 2 * rank);
+		standin_copy(p, here, BYTES, stream);
+		CHECK(!berth_run(&d, -1, NULL), "of integers");
+		standin_copy(here, p, BYTES, stream);
+		cuStreamSynchronize(stream);
+		for (int i = 0; i < COUNT; i++) {
+			uint32_t is = 0;
+
+			for (int r = 0; r < size; r++)
+				is = step % 2 ? is ^ (uint32_t)(4 * i + 2 * r)
+					      : is + (uint32_t)(2 * i + r);
+			CHECK(words[i] == is && is < most, "element %d: %u, not %u", i,
+			      words[i], is);
+		}
+	}
+	return 0;
+}
+
+/* The same gradients, whose sum is theirs. */
+static int adasum(void)
+{
+	enum { MANY = 1 << 20 }; /* some steps of copies */
+	float *here;
+	void *p = standin_alloc(MANY * 4);
+	struct berth_desc d = allreduce(p);
+
+	cuMemHostAlloc((void **)&here, MANY * 4, 0);
+	for (int i = 0; i < MANY; i++)
+		here[i] = (float)(i % 1000);
+	standin_copy(p, here, MANY * 4, stream);
+	d.op = BERTH_ADASUM;
+	d.count = MANY;
+	CHECK(!berth_run(&d, -1, NULL), "Adasum");
+	memset(here, 0, MANY * 4);
+	standin_copy(here, p, MANY * 4, stream);
+	cuStreamSynchronize(stream);
+	for (int i = 0; i < MANY; i++)
+		CHECK(fabsf(here[i] - (float)(i % 1000)) < 1e-3f, "element %d: %g", i,
+		      (double)here[i]);
+	cuMemFreeHost(here);
+	return 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* While a large array goes by the host, another set waits for nothing. */
+static int large(void)
+{
+	enum { MANY = 256 << 20, SMALL = 200 };
+	void *p = standin_alloc(MANY);
+	struct berth_desc d = allreduce(p);
+	float one = 1;
+	berth_request *r;
+	berth_set *set;
+	uint64_t ns[SMALL];
+	unsigned during = 0;
+
+	CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+	d.count = MANY / 4;
+	d.name = "large";
+	CHECK(!berth_submit(&d, 1, &r), "submit");
+	for (unsigned n = 0; n < SMALL; n++) {
+		struct berth_desc small = allreduce(&one);
+		const uint64_t begun_ns = clock_ns();
+		berth_request *other;
+
+		small.memory = BERTH_HOST;
+		small.stream = NULL;
+		small.set = set;
+		small.count = 1;
+		CHECK(!berth_submit(&small, 1, &other), "submit");
+		while (berth_poll(other) ==
+		       BERTH_BUSY) /* the thread of all sets does it */
+			sched_yield();
+		ns[n] = clock_ns() - begun_ns;
+		CHECK(!berth_wait(other, -1), "wait");
+		during += berth_poll(r) == BERTH_BUSY;
+	}
+	CHECK(!berth_wait(r, -1), "wait");
+	qsort(ns, SMALL, sizeof *ns, by_size);
+	if (rank == 0)
+		printf("beside %u of %d operations of another set, which took %lu us, "
+		       "one of ten %lu us, %lu us at most\n",
+		       during, SMALL, (unsigned long)ns[SMALL / 2] / 1000,
+		       (unsigned long)ns[SMALL * 9 / 10] / 1000,
+		       (unsigned long)ns[SMALL - 1] / 1000);
+	return 0;
+}
+
+/* BERTH_DEVICE=nccl: all ranks come to the same, and go on. */
 static int lack(void)
 {
 	static const double half = 0.5;
@@ -385,7 +510,14 @@ static void multiply_without_first(void *there, double *here)
 		CHECK(here[i] == product, "element %d: %g", i, here[i]);
 }
 
-/* A request has three operations, of which the second can't be done: all ranks go on
+static bool only_nccl(void)
+{
+	const char *way = getenv("BERTH_DEVICE");
+
+	return way && !strcmp(way, "nccl");
+}
+
+/* A request has three operations, of which NCCL can't do the second: all ranks go on
  * behind it. */
 static void refuse_the_second(void *there)
 {
@@ -395,7 +527,8 @@ static void refuse_the_second(void *there)
 
 	d[1].type = BERTH_U16;
 	CHECK(!berth_submit(d, 3, &r), "submit");
-	CHECK(berth_wait(r, -1) == BERTH_UNSUPPORTED, "of u16");
+	CHECK(berth_wait(r, -1) == (only_nccl() ? BERTH_UNSUPPORTED : BERTH_OK),
+	      "of u16");
 }
 
 static int join(void)
@@ -702,13 +835,6 @@ static int part(void)
 
 /* ---- how long ---- */
 
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* From the last rank's call until the device gets the work: what ranks agree on is in
  * between.  It prints the median, and what the fastest tenth needs. */
 static int agree(void)
@@ -758,6 +884,9 @@ static const struct {
 	{ "die-submitted", die_submitted, true },
 	{ "time-out", time_out, false },
 	{ "lacks", lack, false },
+	{ "odd", odd, false },
+	{ "adasum", adasum, false },
+	{ "large", large, false },
 	{ "die-joining", die_joining, true },
 	{ "die-launching", die_launching, true },
 	{ "too-old", too_old, false },

@@ -5,7 +5,7 @@
  *     build/helpers/programs -np 4 [-hosts 2] [-devices 1] SEED COUNT [FIRST [STEPS]]
  *
  * With devices, half of the operations are on the memory of a stand-in of one GPU in
- * each rank (tests/standin).
+ * each rank (tests/standin).  -devices 2: all of these go by the host, in small steps.
  *
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "lib/berth.h"
+#include "lib/core/staged_step.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of what helpers share */
 #include "tests/helpers/programs/worlds.h"
 #include "tests/standin/checked.h"
@@ -30,7 +31,8 @@ enum {
 	STEPS_MORE = 9,
 	ROUNDS_MOST = 4, /* of ranks that join one after another */
 	MESSAGES_MOST = 6,
-	BEGIN_AGAIN = 20, /* programs after which the library is begun anew */
+	STEP_BYTES = 4096, /* of operations on devices that go by the host */
+	BEGIN_AGAIN = 20,  /* programs after which the library is begun anew */
 	WORLDS_MOST = 3,
 	WORLD = 1 << 30 /* between the numbers of the same program in two worlds */
 };
@@ -474,6 +476,10 @@ static int run_rank(unsigned first, unsigned count)
 
 	if (with_devices)
 		standin_register();
+	if (with_devices == BY_HOST) {
+		staged_step_bytes = STEP_BYTES;
+		setenv("BERTH_DEVICE", "host", 1);
+	}
 	begin_library();
 	make_values();
 	look_for_messages();

@@ -90,6 +90,42 @@ static void checked_leave(void *group)
 		usleep(1000);
 }
 
+/* ---- copies: any thread, and none waits ---- */
+
+static void check_waits(unsigned long before)
+{
+	if (standin_waits != before)
+		standin_fail("a copy has waited for the device");
+}
+
+static berth_result checked_copy(void *stage, const struct device_copy *copy, size_t n,
+				 void *const *ready, size_t nready, void **mark)
+{
+	const unsigned long before = standin_waits;
+	const berth_result rc = nccl_backend.copy(stage, copy, n, ready, nready, mark);
+
+	check_waits(before);
+	return rc;
+}
+
+static berth_result checked_passed(void *mark)
+{
+	const unsigned long before = standin_waits;
+	const berth_result rc = nccl_backend.passed(mark);
+
+	check_waits(before);
+	return standin_makes("done") ? BERTH_OK : rc;
+}
+
+static berth_result checked_await(void *mark, void *stream)
+{
+	const unsigned long before = standin_waits;
+	const berth_result rc = nccl_backend.await(mark, stream);
+
+	check_waits(before);
+	return rc;
+}
+
 void standin_register(void)
 {
 	checked = nccl_backend;
@@ -100,5 +136,8 @@ void standin_register(void)
 	checked.end = checked_end;
 	checked.revoke = checked_revoke;
 	checked.leave = checked_leave;
+	checked.copy = checked_copy;
+	checked.passed = checked_passed;
+	checked.await = checked_await;
 	device_register(&checked);
 }

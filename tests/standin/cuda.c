@@ -320,7 +320,10 @@ int cuDeviceGetName(char *text, int bytes, int dev)
 
 int cuDeviceGetPCIBusId(char *text, int bytes, int dev)
 {
-	snprintf(text, (size_t)bytes, "0000:17:00.%d", dev);
+	const bool shared = getenv("STANDIN_GPU") || getenv("STANDIN_BUS");
+
+	snprintf(text, (size_t)bytes, "%04x:17:00.%d", shared ? 0 : getpid() & 0xffff,
+		 dev);
 	return CUDA_SUCCESS;
 }
 

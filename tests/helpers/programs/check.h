@@ -58,7 +58,7 @@ static void check_reduced(const struct operation *o, const unsigned char *p)
 				     .op = o->op,
 				     .prescale = o->prescale,
 				     .postscale = o->postscale,
-				     .in_order = o->is_device,
+				     .in_order = o->is_device && o->by_nccl,
 				     .joined = o->joined };
 	const uint64_t n = elements_out(o);
 	const uint64_t first = o->kind == BERTH_REDUCESCATTER ? place_of_part(o) : 0;

@@ -44,13 +44,17 @@ struct operation {
 	int from;
 	void *made;
 	/* In the memory of a device: */
+	bool by_nccl;             /* else by the host */
 	bool is_device, is_here;  /* is_here: it has been fetched */
 	unsigned char *where_out; /* OUT on the host */
 	void *ready, *made_there;
 	size_t made_bytes;
 };
 
-static bool with_devices; /* some arrays are in the memory of a stand-in device */
+/* Some arrays are in the memory of a stand-in device, and go by NCCL where it can, or
+ * all by the host. */
+enum { NO_DEVICES, BY_NCCL, BY_HOST };
+static int with_devices;
 static unsigned long checks;
 /* Operations that are known to fail (PROGRAMS_KNOWN in the environment):
  *  - beside ranks that have joined, a prescaled product, least or greatest of a float
@@ -171,11 +175,11 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		o->counting = OWN_COUNTS; /* its counts are always exchanged */
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
-	o->is_device =
-		with_devices && choose(o->id, 6, 2) &&
-		(!reduces(o->kind) ||
-		 (has_nccl_type(o->type) && o->op < BERTH_BAND &&
-		  (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));
+	o->is_device = with_devices && choose(o->id, 6, 2);
+	o->by_nccl = with_devices == BY_NCCL &&
+		     (!reduces(o->kind) ||
+		      (has_nccl_type(o->type) && o->op < BERTH_BAND &&
+		       (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));
 	o->count = o->kind == BERTH_BARRIER ? 0 : random_count(o->id, 20, o->type);
 }
 
