@@ -314,7 +314,7 @@ int berth_set_member(const berth_set *set, int i);
  * Through the host's memory the result is that of host memory, and a blocking call
  * waits until it is there, and its copy to OUT is on the stream.  One rank then says
  * why NCCL is not used (berth_config's log).  BERTH_DEVICE=host in the environment
- * asks for that way, and BERTH_DEVICE=nccl makes it an error, BERTH_UNSUPPORTED.
+ * asks for that way.  With BERTH_DEVICE=nccl-only it is an error, BERTH_UNSUPPORTED.
  *
  * What differs by NCCL: each addition may round to the type.  The order of a sum is
  * NCCL's: all ranks get the same bits, another size or another run may give others.
@@ -399,9 +399,10 @@ berth_result berth_wait(berth_request *request, int64_t timeout_ms);
 berth_result berth_wait_any(berth_request *const *requests, size_t n,
 			    int64_t timeout_ms, size_t *which);
 /* Let STREAM of the caller's device wait.  The call returns when the operations have
- * begun on the device.  The request remains.  BERTH_INVALID: nothing of the request is
- * in the memory of a device. */
-berth_result berth_wait_stream(berth_request *request, void *stream);
+ * begun on the device, or after TIMEOUT_MS (-1: no limit) with BERTH_BUSY.  The request
+ * remains.  BERTH_INVALID: nothing of the request is in the memory of a device. */
+berth_result berth_wait_stream(berth_request *request, void *stream,
+			       int64_t timeout_ms);
 /* Call DONE when the request is done, once, in a thread of the library or in one that
  * waits; at once if it is done already.  berth_wait() returns after DONE has.  The
  * request remains; DONE may end it with berth_wait(), if no other thread waits for it.

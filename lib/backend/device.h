@@ -35,8 +35,9 @@
 
 enum { DEVICE_CARD_BYTES = 256, DEVICE_WHY_BYTES = 256 };
 
-/* How arrays in a device's memory go, as the user says. */
-enum device_way { DEVICE_ANY, DEVICE_HOST, DEVICE_NCCL };
+/* How arrays in a device's memory go, as the user says: by NCCL, and by the host where
+ * that can't be; by the host; by NCCL or not at all. */
+enum device_way { DEVICE_NCCL, DEVICE_HOST, DEVICE_ONLY_NCCL };
 
 /* A user has chosen this for all devices. */
 struct device_options {

@@ -211,7 +211,7 @@ berth_result berth_then(berth_request *request,
 	return rc;
 }
 
-berth_result berth_wait_stream(berth_request *request, void *stream)
+berth_result berth_wait_stream(berth_request *request, void *stream, int64_t timeout_ms)
 {
 	struct failure why;
 	berth_result rc;
@@ -219,7 +219,10 @@ berth_result berth_wait_stream(berth_request *request, void *stream)
 	rc = api_check(request);
 	if (!rc && callback_runs() && engine_poll(request, &why) == BERTH_BUSY)
 		rc = api_may_wait();
-	return rc ? rc : api_tell(engine_wait_stream(request, stream, &why), &why);
+	if (rc)
+		return rc;
+	rc = engine_wait_stream(request, stream, timeout_ms, &why);
+	return rc == BERTH_BUSY ? rc : api_tell(rc, &why);
 }
 
 /* ---- memory ---- */

@@ -160,7 +160,7 @@ static struct cards_say cards_say(const struct comm *c, const struct card *all,
 		s.refuses |= refuses;
 		s.cannot |= all[i].rc == BERTH_UNSUPPORTED;
 		s.by_host |= all[i].way == DEVICE_HOST;
-		s.only_nccl |= all[i].way == DEVICE_NCCL;
+		s.only_nccl |= all[i].way == DEVICE_ONLY_NCCL;
 	}
 	s.only_nccl &= !s.by_host;
 	return s;

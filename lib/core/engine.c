@@ -383,30 +383,40 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 
 /* ---- on devices ---- */
 
-/* Until the works of R have been started, or it is done. */
-static void engine_wait_for_start(struct berth_request *r)
+/* Until the works of R have been started, or it is done; or until UNTIL_NS, which is 0
+ * for no limit. */
+static bool engine_wait_for_start(struct berth_request *r, uint64_t until_ns)
 {
 	if (request_state(r) < REQUEST_RUNNING && !request_is_done(r)) {
 		request_want(r);
 		engine_want_at_once(r);
-		engine_help(r->set, r);
+		if (until_ns) /* as in engine_wait() */
+			set_ring(r->set);
+		else
+			engine_help(r->set, r);
 	}
-	while (request_state(r) < REQUEST_RUNNING && !request_is_done(r))
+	while (request_state(r) < REQUEST_RUNNING && !request_is_done(r)) {
+		if (until_ns && clock_ns() >= until_ns)
+			return false;
 		request_sleep(r, REQUEST_RUNNING, START_NS);
+	}
 	for (size_t i = 0; request_state(r) >= REQUEST_RUNNING && i < r->nworks; i++)
-		while (!works_wait(r->work[i], WORK_RUNS, AWHILE_NS))
-			;
+		while (!works_wait(r->work[i], WORK_RUNS, START_NS))
+			if (until_ns && clock_ns() >= until_ns)
+				return false;
+	return true;
 }
 
 berth_result engine_wait_stream(struct berth_request *r, void *stream,
-				struct failure *why)
+				int64_t timeout_ms, struct failure *why)
 {
 	berth_result rc = BERTH_OK;
 
 	if (!r->ndevice)
 		return request_refuse(BERTH_INVALID, r->op, why,
 				      "the request has nothing in a device's memory");
-	engine_wait_for_start(r);
+	if (!engine_wait_for_start(r, timeout_ms >= 0 ? clock_until(timeout_ms) : 0))
+		return BERTH_BUSY;
 	if (request_is_done(r) && r->rc)
 		return request_outcome(r, why);
 	for (size_t i = 0; request_state(r) >= REQUEST_RUNNING && !rc && i < r->nworks;
@@ -433,7 +443,7 @@ static berth_result engine_wait_on_stream(struct berth_request *r, void *stream,
 
 	if (stream == BERTH_HOST_STREAM)
 		return engine_wait(r, -1, why);
-	rc = engine_wait_stream(r, stream, why);
+	rc = engine_wait_stream(r, stream, -1, why);
 	if (rc)
 		return engine_wait(r, -1, why);
 	request_then(r, engine_end_alone, r);

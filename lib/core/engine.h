@@ -43,7 +43,7 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 			 struct failure *why);
 /* As berth_wait_stream(). */
 berth_result engine_wait_stream(struct berth_request *r, void *stream,
-				struct failure *why);
+				int64_t timeout_ms, struct failure *why);
 /* As berth_wait_any(), of N requests, of which one is no NULL. */
 berth_result engine_wait_any(struct berth_request *const *r, size_t n,
 			     int64_t timeout_ms, size_t *which, struct failure *why);

@@ -96,8 +96,16 @@ static bool read_SECURE(const char *text, enum net_guard *guard)
 
 static bool read_DEVICE(const char *text, enum device_way *way)
 {
-	*way = strcmp(text, "nccl") ? DEVICE_HOST : DEVICE_NCCL;
-	return *way == DEVICE_NCCL || !strcmp(text, "host");
+	static const char *const names[] = { [DEVICE_NCCL] = "nccl",
+					     [DEVICE_HOST] = "host",
+					     [DEVICE_ONLY_NCCL] = "nccl-only" };
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(text, names[i])) {
+			*way = (enum device_way)i;
+			return true;
+		}
+	return false;
 }
 
 static bool read_TEXT(const char *text, const char **to)
@@ -124,7 +132,7 @@ static bool read_ALGORITHMS(const char *text, const char **to)
 #define NOT_BYTES "is no size, such as 16777216 or 16M"
 #define NOT_FLAG "is neither 0 nor 1"
 #define NOT_SECURE "is not one of mac, aead and heads"
-#define NOT_DEVICE "is neither nccl nor host"
+#define NOT_DEVICE "is not one of nccl, host and nccl-only"
 #define NOT_RANGES "is no range of addresses, such as 10.0.0.0/8"
 #define NOT_ALGORITHMS "is no list such as double:64K,halve:8M,direct"
 #define NOT_TEXT ""

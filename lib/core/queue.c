@@ -148,6 +148,10 @@ void queue_complete(struct berth_set *s, struct berth_request **r, size_t n,
 	pthread_mutex_unlock(&s->queue);
 	for (size_t i = 0; i < n; i++)
 		request_forget(r[i]);
+	/* from now on its name may come again */
+	for (size_t i = 0; !rc && i < n; i++)
+		if (r[i]->ndevice)
+			request_launched(r[i]);
 	for (size_t i = 0; i < n; i++)
 		request_end(r[i], rc, why, &wakes);
 	request_wake(&wakes);

@@ -357,8 +357,6 @@ static berth_result round_do_with_joined(struct berth_set *s, struct berth_reque
 	rc = round_do_beside(s, r, &why);
 	if (rc && rc != BERTH_STATE)
 		rc = comm_failed(&s->comm, rc, r->op, &why);
-	if (!rc && r->ndevice)
-		request_launched(r);
 	queue_complete(s, &r, 1, rc, &why);
 	return rc == BERTH_STATE || rc == BERTH_UNSUPPORTED ? BERTH_OK : rc;
 }

@@ -714,9 +714,6 @@ berth_result run_bucket(struct berth_set *s, struct berth_request **r, size_t n,
 		return rc;
 	}
 	run_count(s, r, n, rc);
-	for (size_t i = 0; !rc && i < n; i++)
-		if (r[i]->ndevice)
-			request_launched(r[i]);
 	queue_complete(s, r, n, rc, &why);
 	return rc == BERTH_MISMATCH ? BERTH_OK : rc;
 }

@@ -45,7 +45,7 @@ does() { # [OPTION VALUE]... CASE
 }
 
 @test "what NCCL can't do is refused by all ranks alike, where a user wants nothing else" {
-	export BERTH_DEVICE=nccl
+	export BERTH_DEVICE=nccl-only
 	STANDIN_GPU=one does -np 3 refused
 	does -np 3 lacks
 	does -np 3 join
@@ -132,7 +132,7 @@ does() { # [OPTION VALUE]... CASE
 	export BERTH_NET_SECURE=aead
 	does -np 2 -hosts 2 steps
 	[[ $output == *"go through the host's memory"*"$why"* ]]
-	BERTH_DEVICE=nccl run -1 "$DEVICES" -np 2 -hosts 2 steps
+	BERTH_DEVICE=nccl-only run -1 "$DEVICES" -np 2 -hosts 2 steps
 	[[ $output == *"$why"* ]]
 	BERTH_NCCL_CLEAR=1 does -np 2 -hosts 2 steps
 	[[ $output == *"$clear"* ]]

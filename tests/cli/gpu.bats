@@ -44,7 +44,7 @@ teardown() {
 	ln -s "$there/libcuda.so.1" "$T/cuda"
 	ln -s "$there/libnccl.so.2" "$T/loader"
 	cp "$there/libnccl.so.2" "$wheel"
-	export STANDIN_GPU=one STANDIN_DELAY_US=0 LD_LIBRARY_PATH=$T/cuda BERTH_DEVICE=nccl
+	export STANDIN_GPU=one STANDIN_DELAY_US=0 LD_LIBRARY_PATH=$T/cuda BERTH_DEVICE=nccl-only
 	unset VIRTUAL_ENV CONDA_PREFIX
 	run -1 "${sums[@]}"
 	[[ $output == *"rank 0: no NCCL: neither the loader nor a Python environment"*"pip install nvidia-nccl-cu13"* ]]

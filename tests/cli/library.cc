@@ -164,7 +164,7 @@ static void asynchronous()
 	d.timeout_ms = 60000;
 	d.priority = 1;
 	is(!berth_submit(&d, 1, &request), "berth_submit");
-	is(berth_wait_stream(request, nullptr) == BERTH_INVALID, "berth_wait_stream");
+	is(berth_wait_stream(request, nullptr, -1) == BERTH_INVALID, "berth_wait_stream");
 	is(!berth_then(request, count, &calls), "berth_then");
 	is(berth_then(request, count, &calls) == BERTH_STATE, "two callbacks");
 	rc = berth_poll(request);

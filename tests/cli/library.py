@@ -282,7 +282,7 @@ def requests():
     d = descs(*[desc(in_=v, out=v, name=b"pair %d" % i, priority=i, **one) for i, v in enumerate(x[:2])])
     pair = c_void_p()
     fine(b.berth_submit(d, 2, byref(pair)), "two at once")
-    is_(b.berth_wait_stream(pair, None), B.INVALID, "berth_wait_stream()")
+    is_(b.berth_wait_stream(pair, None, -1), B.INVALID, "berth_wait_stream()")
     while (rc := b.berth_poll(pair)) == B.BUSY:
         pass
     fine(rc, "berth_poll()")

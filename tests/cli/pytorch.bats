@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 900
-# takes_s: 25
+# takes_s: 30
 # more: ends, and 3 ranks, each of which imports PyTorch
 # alone: PyTorch takes all cores while ranks import it, and other suites measure times
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
@@ -21,11 +21,30 @@ setup() {
 tested() { # NP FILE...
 	# shellcheck disable=SC2153 # of common.bash
 	run timeout -k 5 280 "$RUNNER" -q --no-tag --oversubscribe -np "$1" -x PYTHONPATH -x PYTHONDONTWRITEBYTECODE \
-		-x BERTH_LIBRARY "$PYTHON" -m pytest -q -p no:cacheprovider "${@:2}"
+		-x BERTH_LIBRARY -x BERTH_DEVICE -x LD_LIBRARY_PATH -x 'STANDIN_*' "$PYTHON" -m pytest -q -p no:cacheprovider "${@:2}"
 	[ "$status $(grep -c '^[0-9]* passed' <<< "$output")" = "0 $1" ] || { echo "$output"; return 1; }
 }
 
 @test "berth.torch, with 2 ranks" { tested 2 "$TESTS" --ignore-glob='*process_group*'; }
+
+# Tensors stand for those of a GPU, in a stand-in of one below libberth (conftest.py).
+on_stand_in() { # NP FILE...
+	export LD_LIBRARY_PATH=$BUILD/standin STANDIN_TENSORS=1 STANDIN_UNIFIED=1
+	tested "$@"
+	clean_standin
+}
+
+@test "its collectives on a stand-in of a GPU, with 2 ranks" { on_stand_in 2 "$TESTS/test_collectives.py"; }
+
+# bats test_tags=all
+@test "berth.torch on a stand-in of a GPU, by NCCL and by the host" {
+	on_stand_in 2 "$TESTS" --ignore-glob='*process_group*'
+	BERTH_DEVICE=host on_stand_in 2 "$TESTS" --ignore-glob='*process_group*'
+	on_stand_in 3 "$TESTS/test_collectives.py"
+	STANDIN_MISTAKE=streams run on_stand_in 2 -x "$TESTS/test_collectives.py"
+	# its streams do not wait for all works, and that is seen
+	[[ $status != 0 && $output == *"test_allreduce_is_what_numpy_says"* ]]
+}
 
 @test "the backend of torch.distributed, with 2 ranks" {
 	tested 2 "$TESTS/test_process_group.py"

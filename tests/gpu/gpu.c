@@ -335,7 +335,7 @@ static void step_gradients(struct gradients *g)
 		CHECK(!berth_submit(&d, 1, &g->request[i]), "%s", name);
 	}
 	for (size_t i = 0; i < GRADIENTS; i++)
-		CHECK(!berth_wait_stream(g->request[i], stream), "gradient %zu", i);
+		CHECK(!berth_wait_stream(g->request[i], stream, -1), "gradient %zu", i);
 }
 
 static void end_gradients(struct gradients *g)

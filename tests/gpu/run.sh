@@ -49,7 +49,7 @@ note() { # NAME WHAT SAID SECONDS
 	table+=("$(printf '%-16s %-8s %4d s  %s' "$1" "$2" "$4" "$3")")
 }
 
-export BERTH_DEVICE=nccl # what NCCL can't is to be seen
+export BERTH_DEVICE=nccl-only # what NCCL can't is to be seen
 step facts 20 facts
 step alone 40 -np 1 -bytes "$bytes" sums
 step sums 60 -np 2 -bytes "$bytes" sums

@@ -175,7 +175,7 @@ static int run_steps(void)
 		submit_step("a", p, 0, TENSORS, NULL, r);
 		submit_step("b", p, TENSORS, 2 * TENSORS, set, r);
 		for (int t = 0; t < 2 * TENSORS; t++)
-			CHECK(!berth_wait_stream(r[t], stream), "wait_stream");
+			CHECK(!berth_wait_stream(r[t], stream, -1), "wait_stream");
 		for (int t = 0; t < 2 * TENSORS; t++) {
 			if (t & 1)
 				halve(p[t]);
@@ -210,7 +210,9 @@ static int cross(void)
 		if (rank < 2)
 			CHECK(!berth_submit(&d[0], 1, &r), "0 and 1");
 		if (rank == 0) /* it begins to wait for rank 1 */
-			CHECK(berth_wait(r, 20) == BERTH_BUSY, "rank 1 came");
+			CHECK(berth_wait_stream(r, stream, 10) == BERTH_BUSY &&
+				      berth_wait(r, 10) == BERTH_BUSY,
+			      "rank 1 came");
 		if (rank != 1)
 			CHECK(!berth_run(&d[1], -1, NULL), "0 and 2");
 		if (rank == 2)
@@ -399,7 +401,7 @@ static int large(void)
 	return 0;
 }
 
-/* BERTH_DEVICE=nccl: all ranks come to the same, and go on. */
+/* BERTH_DEVICE=nccl-only: all ranks come to the same, and go on. */
 static int lack(void)
 {
 	static const double half = 0.5;
@@ -514,7 +516,7 @@ static bool only_nccl(void)
 {
 	const char *way = getenv("BERTH_DEVICE");
 
-	return way && !strcmp(way, "nccl");
+	return way && !strcmp(way, "nccl-only");
 }
 
 /* A request has three operations, of which NCCL can't do the second: all ranks go on

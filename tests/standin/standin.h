@@ -24,6 +24,7 @@
  *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep
  *   STANDIN_GPU                        the name of this GPU; two ranks can't share it
  *   STANDIN_BUS                        ranks have parts of one GPU (MIG)
+ *   STANDIN_UNIFIED                    the GPU can use the host's memory, too
  *   STANDIN_DRIVER, STANDIN_NCCL       their versions: 12000 and 21800
  *   STANDIN_NCCL_FAIL=RANK:OP:CODE     this kernel never ends; the error is CODE
  *   STANDIN_MISTAKE                    that a back end makes with it: checked.h */

@@ -1,6 +1,9 @@
 """What this build has, in Horovod's words: scripts ask before they choose."""
 from __future__ import annotations
 
+import ctypes
+import os
+
 from . import basics
 
 
@@ -60,12 +63,19 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """The version of NCCL as an int, 0: none.
+    """The version of NCCL as an int, where BERTH_DEVICE=nccl has it sum tensors of GPUs; 0: it does not.
 
     >>> hvd.nccl_built()
     0
     """
-    return 0
+    version = ctypes.c_int(0)
+    if not cuda_built():
+        return 0
+    try:
+        ctypes.CDLL(os.environ.get("BERTH_NCCL") or "libnccl.so.2").ncclGetVersion(ctypes.byref(version))
+    except OSError:  # it is in no place that the loader looks at, nor loaded
+        return 0
+    return version.value
 
 
 def ddl_built() -> bool:
@@ -87,12 +97,13 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """False: tensors on GPUs go through the host's memory.
+    """Whether tensors on GPUs go to NCCL: with BERTH_DEVICE=nccl in the environment.  Else they are copied to
+    the host and back.
 
     >>> hvd.cuda_built()
     False
     """
-    return False
+    return os.environ.get("BERTH_DEVICE") in ("nccl", "nccl-only")
 
 
 def rocm_built() -> bool:

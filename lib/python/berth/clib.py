@@ -14,6 +14,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_siz
 (OK, BUSY, INVALID, STATE, NO_PEERS, MISMATCH, PEER_LOST, TIMEOUT, ABORTED, MEMORY, AUTH, UNSUPPORTED,
  SYSTEM) = range(13)
 U8, I8, U16, I16, I32, U32, I64, U64, F16, BF16, F32, F64, BOOL, F8_E4M3, F8_E5M2 = range(15)
+BYTES = (1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1)  # of an element of each
 SUM, AVG, MIN, MAX, PRODUCT, BAND, BOR, BXOR, ADASUM = range(9)
 (ALLREDUCE, REDUCE, REDUCESCATTER, ALLGATHER, BROADCAST, ALLTOALL, BARRIER, GATHER, SCATTER, SEND,
  RECV) = range(1, 12)
@@ -101,7 +102,7 @@ CALLS = {
     "berth_poll": (c_int, [REQUEST]),
     "berth_wait": (c_int, [REQUEST, c_int64]),
     "berth_wait_any": (c_int, [POINTER(REQUEST), c_size_t, c_int64, POINTER(c_size_t)]),
-    "berth_wait_stream": (c_int, [REQUEST, c_void_p]),
+    "berth_wait_stream": (c_int, [REQUEST, c_void_p, c_int64]),
     "berth_then": (c_int, [REQUEST, DONE_CALL, c_void_p]),
     "berth_join": (c_int, [SET, POINTER(c_int)]),
     "berth_alloc": (c_void_p, [c_size_t, c_int, c_int]),

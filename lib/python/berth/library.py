@@ -92,7 +92,7 @@ def check(result: int) -> None:
 
 def _make_calls(library: clib.Library) -> None:
     """These take addresses, which costs ctypes least: 0.3 us a call, and with byref() 0.6."""
-    global _run, _submit, _submit_each, _wait, _poll
+    global _run, _submit, _submit_each, _wait, _wait_stream, _poll
 
     def own(name: str, *arguments: type) -> Callable[..., int]:
         call = library.own(name)
@@ -103,6 +103,7 @@ def _make_calls(library: clib.Library) -> None:
     _submit = own("berth_submit", c_void_p, c_size_t, c_void_p)
     _submit_each = own("berth_submit_each", c_void_p, c_size_t, c_void_p)
     _wait = own("berth_wait", c_void_p, c_int64)
+    _wait_stream = own("berth_wait_stream", c_void_p, c_void_p, c_int64)
     _poll = own("berth_poll", c_void_p)
 
 
@@ -110,6 +111,7 @@ _run: Callable[[int, int, int], int]  # by get()
 _submit: Callable[[int, int, int], int]
 _submit_each: Callable[[int, int, int], int]
 _wait: Callable[[int | None, int], int]
+_wait_stream: Callable[[int, int, int], int]
 _poll: Callable[[int], int]
 
 
@@ -118,9 +120,21 @@ _pack = struct.Struct("=4i16x3Q24xQ").pack_into  # x: 0
 _KIND = clib.Desc.kind.offset
 assert clib.Desc.count.offset == _KIND + 4 * 4 + 8 * 8
 
+class Place:
+    """Where arrays of a device lie: MEMORY, of clib, and the DEVICE's number."""
+    __slots__ = ("memory", "device")
+
+    def __init__(self, memory: int, device: int) -> None:
+        self.memory, self.device = memory, device
+
+    def stream(self) -> int:
+        """The address of the stream that the calling thread's work is on."""
+        raise NotImplementedError
+
+
 # An operation: kind, type, op, in, out, count, name, set, shape, root, timeout_ms, and other fields of
-# clib.Desc by their names, or None.  IN, OUT and SET are addresses, or None; NAME and SHAPE are bytes, or
-# None.  A tuple is what Python makes fastest.
+# clib.Desc by their names, or None; of these "place" is a Place, where the arrays are a device's.  IN, OUT
+# and SET are addresses, or None; NAME and SHAPE are bytes, or None.  A tuple is what Python makes fastest.
 Fields = Tuple[int, int, int, Optional[int], Optional[int], int, Optional[bytes], Optional[int],
                Optional[bytes], int, int, Optional[Dict[str, object]]]
 
@@ -136,8 +150,19 @@ def fields(kind: int, type: int = 0, op: int = 0, in_: int | None = None, out: i
 def describe(operation: Fields) -> clib.Desc:
     """The descriptor of an operation, which are Fields."""
     kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
+    place = place_of(operation)
+    others: Dict[str, object] = {"memory": clib.HOST, **(more or {})}
+    if place is not None:
+        del others["place"]
+        others.update(memory=place.memory, device=place.device, stream=place.stream())
     return clib.desc(kind=kind, type=type_, op=op, in_=in_, out=out, count=count, name=name, set=set_,
-                     shape=shape, root=root, timeout_ms=timeout_ms, **(more or {}))
+                     shape=shape, root=root, timeout_ms=timeout_ms, **others)
+
+
+def place_of(operation: Fields) -> Place | None:
+    """Of an operation on a device's arrays."""
+    more = operation[-1]
+    return None if more is None else more.get("place")  # type: ignore[return-value]
 
 
 class _Spare:
@@ -163,7 +188,7 @@ def _prepare(operation: Fields) -> _Spare:
         spare = _spares.pop()
     except IndexError:  # also the first time
         get()
-        spare = _Spare(clib.Desc(size=sizeof(clib.Desc)))
+        spare = _Spare(clib.Desc(size=sizeof(clib.Desc), memory=clib.HOST))
     d = spare.d
     _pack(d, _KIND, kind, type_, op, root, set_ or 0, in_ or 0, out or 0, count)
     if name is not None:
@@ -184,7 +209,7 @@ class _Spares:
         self.d = (clib.Desc * self.EACH)()
         self.each = list(self.d)  # each in the array's memory
         for d in self.each:
-            d.size = sizeof(clib.Desc)
+            d.size, d.memory = sizeof(clib.Desc), clib.HOST
         self.timeouts = [0] * self.EACH
         self.later = (c_void_p * self.EACH)()
         self.at, self.later_at = addressof(self.d), addressof(self.later)
@@ -224,6 +249,35 @@ class Operation:
             _leave(self.request, self.kept)
 
 
+class OnDevice(Operation):
+    """One of which all arrays are at PLACE, a device's.  Its wait() is the device's: what the calling thread
+    puts on its stream comes behind the operation.
+    """
+    __slots__ = ("place",)
+
+    def __init__(self, request: int | None, kept: object, place: Place) -> None:
+        super().__init__(request, kept)
+        self.place = place
+
+    def wait(self, limit_s: float | None = None) -> bool:
+        """Until the operation has begun.  An error after that is the next operation's."""
+        if self.request is None:
+            return True
+        until = None if limit_s is None else time.monotonic() + limit_s
+        result = clib.BUSY
+        while result == clib.BUSY:
+            if until is not None and time.monotonic() >= until:
+                return False
+            result = _wait_stream(self.request, self.place.stream(),
+                                  SLICE_MS if until is None else _slice_before(until))
+        if result:
+            return super().wait(limit_s)  # it raises what went wrong
+        _left.append((self.request, self.kept))
+        self.request = self.kept = None
+        collect()  # memory of a device is too dear to be kept for long
+        return True
+
+
 def _slice_before(until: float) -> int:
     return max(0, min(SLICE_MS, int((until - time.monotonic()) * 1000) + 1))
 
@@ -255,6 +309,9 @@ def run(kept: object, operation: Fields) -> None:
     """Do the OPERATION, which are Fields.  It can be interrupted, and goes on then.  KEPT: the objects whose
     memory it uses.
     """
+    if operation[-1] is not None and "place" in operation[-1]:
+        submit(kept, operation).wait()
+        return
     spare = _prepare(operation)
     try:
         result = _run(spare.at, SLICE_MS, spare.later_at)
@@ -293,7 +350,11 @@ def submit(kept: object, operation: Fields, *others: Fields) -> Operation:
         result = _submit(spare.at, 1 + len(others), spare.later_at)
         if result:
             check(result)
-        begun = Operation(later.value, kept)
+        place = None if is_plain else place_of(operation)
+        if place is None or any(place_of(one) is None for one in others):
+            begun = Operation(later.value, kept)
+        else:
+            begun = OnDevice(later.value, kept, place)
     except BaseException:
         if later.value:  # an interrupt
             _leave(later.value, kept)

@@ -8,7 +8,8 @@ A framework's module has an Operations, which it makes of an adapter of six, and
         return run(arrays.allreduce(tensor, False, reduction(average, op), name, ...))
 
 An Array is the memory of elements, one behind the other: the framework's object that owns it, libberth's type
-of an element, its address, the number of elements, the sizes of its dimensions.  Of a tensor only `shape` and
+of an element, its address, the number of elements, the sizes of its dimensions, and its Place on a device, or
+None.  Of a tensor only `shape` and
 `dtype` are looked at.
 
 plain(tensor)           an Array of TENSOR's elements: its own memory, or a copy where libberth can't use
@@ -24,14 +25,19 @@ adopt(address, rows, array, let_go)
                         an owner of memory of libberth's, ROWS rows as those of ARRAY; LET_GO(ADDRESS) is to
                         be called, once, when nothing uses them any more
 TYPES                   {dtype: libberth's type}
+
+A Place that arrays have is a library.Place with two functions more:
+
+make(array, rows)       empty_like(), in a thread of the library, for what comes
+taken(owner)            the calling thread's stream has come behind the operation, and uses OWNER, of make()
 """
 from __future__ import annotations
 
 import ctypes
 import math
 import threading
-from typing import (Callable, Final, Container, Generic, Hashable, Iterable, Protocol, Sequence, Tuple,
-                    TypeVar, Union)
+from typing import (Any, Callable, Final, Container, Generic, Hashable, Iterable, Optional, Protocol,
+                    Sequence, Tuple, TypeVar, Union)
 
 from . import clib, handles, library
 from .basics import Adasum, Average, ProcessSet, Sum, global_process_set
@@ -56,7 +62,22 @@ class Tensor(Protocol):
 T = TypeVar("T", bound=Tensor)
 P = TypeVar("P", bound=Hashable)
 Owner = TypeVar("Owner")  # of the framework, from one function of the adapter to another
-Array = Tuple[Owner, int, int, int, Tuple[int, ...]]
+
+
+class Place(library.Place, Generic[Owner]):
+    """That of a framework's arrays."""
+    __slots__ = ()
+
+    def make(self, array: Array[Owner], rows: int) -> Tuple[Owner, int]:
+        """As above."""
+        raise NotImplementedError
+
+    def taken(self, owner: Owner) -> None:
+        """As above."""
+        raise NotImplementedError
+
+
+Array = Tuple[Owner, int, int, int, Tuple[int, ...], Optional[Place[Owner]]]
 # An operation that has not begun: the objects whose memory it uses, its Fields, and its result, or a function
 # that makes it once the operation is done.
 R = TypeVar("R")
@@ -82,12 +103,15 @@ def names_of(name: str | None, n: int) -> list[str | None]:
     return [None if name is None else f"{name}_{i + 1}of{n}" for i in range(n)]
 
 
-def _scales(prescale: float, postscale: float) -> dict[str, object] | None:
-    """More Fields; None: neither scales."""
-    if prescale == postscale == 1.0:
+def _more(prescale: float, postscale: float, place: library.Place | None) -> dict[str, object] | None:
+    """More Fields; None: neither scales, and the arrays are the host's."""
+    if place is None and prescale == postscale == 1.0:
         return None
-    return {key: ctypes.c_double(factor) for key, factor in (("prescale", prescale), ("postscale", postscale))
-            if factor != 1.0}
+    more: dict[str, object] = {key: ctypes.c_double(factor) for key, factor in (
+        ("prescale", prescale), ("postscale", postscale)) if factor != 1.0}
+    if place is not None:
+        more["place"] = place
+    return more
 
 
 _shapes: dict[tuple[int, ...], bytes] = {}  # sizes: the text of them
@@ -205,11 +229,54 @@ class _Rows(Generic[Owner]):
         if self.made:
             library.get().berth_free(self.made)
 
+    def fields(self) -> dict[str, Any]:
+        """Where libberth gets memory, and says what came."""
+        return {"received": self.received, "made": self.made}
+
+    def _counts(self) -> list[int]:
+        return [n // self.row for n in self.received]
+
     def take(self) -> tuple[Owner, list[int]]:
         """The owner of the rows, and how many come from each rank."""
-        counts = [n // self.row for n in self.received]
+        counts = self._counts()
         address, self.made = self.made.value or 0, ctypes.c_void_p()
         return self.adopt(address, sum(counts), self.array, library.get().berth_free), counts
+
+
+class _RowsThere(_Rows[Owner]):
+    """Those of a device, whose memory the framework makes."""
+
+    def __init__(self, array: Array[Owner], ranks: int, place: Place[Owner]) -> None:
+        super().__init__(array, ranks, _no_adopt)
+        self.place = place
+        self.owner: Owner | None = None
+        self.alloc: Any = clib.ALLOC_CALL(self._make)
+
+    def _make(self, ctx: int | None, bytes_: int) -> int | None:
+        rows = bytes_ // (self.row * clib.BYTES[self.array[1]])
+        try:
+            self.owner, at = self.place.make(self.array, rows)
+        except Exception:  # libberth says that there is no memory
+            return None
+        return at
+
+    def fields(self) -> dict[str, Any]:
+        return {"received": self.received, "alloc": self.alloc, "place": self.place}
+
+    def take(self) -> tuple[Owner, list[int]]:
+        owner = self.place.make(self.array, 0)[0] if self.owner is None else self.owner  # nothing came
+        self.owner = self.alloc = None  # which has a reference to SELF
+        self.place.taken(owner)
+        return owner, self._counts()
+
+
+def _no_adopt(*_: object) -> Any:
+    raise NotImplementedError
+
+
+def _rows_for(array: Array[Owner], ranks: int, adopt: Adopt[Owner]) -> _Rows[Owner]:
+    place = array[5]
+    return _Rows(array, ranks, adopt) if place is None else _RowsThere(array, ranks, place)
 
 
 class Operations(Generic[T, Owner]):
@@ -261,7 +328,7 @@ class Operations(Generic[T, Owner]):
         """Gradients come here, 64 of them before the first is waited for: so it has few calls."""
         set_ = process_set.handle if process_set.process_set_id is not None else process_set.usable()
         array = self._plain(tensor)
-        owner, type_, at, count, sizes = array
+        owner, type_, at, count, sizes, place = array
         if op > Sum:
             self._check_op(tensor, op)
         if in_place:
@@ -272,7 +339,8 @@ class Operations(Generic[T, Owner]):
                 (clib.ALLREDUCE, type_, _OPS[op], at, to_at, count,
                  None if name is None else _labels.get(name) or _label(name), set_,
                  None if len(sizes) == 1 else _shape_text(sizes), 0, 0,
-                 None if prescale == postscale == 1.0 else _scales(prescale, postscale)),
+                 None if place is None and prescale == postscale == 1.0
+                 else _more(prescale, postscale, place)),
                 to if owner is tensor else  # type: ignore[return-value]  # as in _result(), in less time
                 self._result(tensor, owner, to, in_place))
 
@@ -286,11 +354,11 @@ class Operations(Generic[T, Owner]):
         """The rows of all ranks."""
         set_ = process_set.usable()
         array = self._whole_rows(tensor, "allgather")
-        owner, type_, at, count, sizes = array
-        rows = _Rows(array, process_set.size(), self._adopt)
+        owner, type_, at, count, sizes, place = array
+        rows = _rows_for(array, process_set.size(), self._adopt)
         return ((owner, rows),
                 library.fields(clib.ALLGATHER, type_, in_=at, count=count, name=_name("allgather", name),
-                               set=set_, shape=_rows_text(sizes), received=rows.received, made=rows.made),
+                               set=set_, shape=_rows_text(sizes), **rows.fields()),
                 lambda: self._like(tensor, rows.take()[0]))
 
     def alltoall(self, tensor: T, splits: list[int] | None, take: Callable[[T, list[int]], R],
@@ -300,10 +368,10 @@ class Operations(Generic[T, Owner]):
         """
         set_ = process_set.usable()
         array = self._whole_rows(tensor, "alltoall")
-        owner, type_, at, count, sizes = array
+        owner, type_, at, count, sizes, place = array
         ranks = process_set.size()
         parts = _splits(sizes[0], splits, ranks)
-        rows = _Rows(array, ranks, self._adopt)
+        rows = _rows_for(array, ranks, self._adopt)
         counts = (ctypes.c_uint64 * ranks)(*(n * rows.row for n in parts))
 
         def result() -> R:
@@ -313,7 +381,7 @@ class Operations(Generic[T, Owner]):
         return ((owner, rows),
                 library.fields(clib.ALLTOALL, type_, in_=at, count=count, in_counts=counts,
                                name=_name("alltoall", name), set=set_, shape=_rows_text(sizes),
-                               received=rows.received, made=rows.made),
+                               **rows.fields()),
                 result)
 
     def broadcast(self, tensor: T, in_place: bool, root_rank: int, name: str | None,
@@ -325,14 +393,15 @@ class Operations(Generic[T, Owner]):
                              f"{process_set.ranks}.")
         root = process_set.ranks.index(root_rank)
         array = self._plain(tensor)
-        owner, type_, at, count, sizes = array
+        owner, type_, at, count, sizes, place = array
         if in_place:
             to, to_at = owner, at
         else:
             to, to_at = self._empty_like(array, None)
         return ((owner, to),
                 library.fields(clib.BROADCAST, type_, root=root, in_=at, out=to_at, count=count,
-                               name=_name("broadcast", name), set=set_, shape=_shape_text(sizes)),
+                               name=_name("broadcast", name), set=set_, shape=_shape_text(sizes),
+                               place=place),
                 self._result(tensor, owner, to, in_place))
 
     def reducescatter(self, tensor: T, op: int, name: str | None, prescale: float, postscale: float,
@@ -343,13 +412,13 @@ class Operations(Generic[T, Owner]):
         if op == Adasum:
             raise HorovodInternalError("reducescatter does not do Adasum: allreduce does.")
         self._check_op(tensor, op)
-        owner, type_, at, count, sizes = array
+        owner, type_, at, count, sizes, place = array
         ranks, row = process_set.size(), math.prod(sizes[1:])
         share, more = divmod(sizes[0], ranks)
         parts = [share + (r < more) for r in range(ranks)]
         to, to_at = self._empty_like(
             array, parts[process_set.rank()] if process_set.included() else 0)
-        others = _scales(prescale, postscale) or {}
+        others = _more(prescale, postscale, place) or {}
         if more:
             others["in_counts"] = (ctypes.c_uint64 * ranks)(*(n * row for n in parts))
         return ((owner, to),

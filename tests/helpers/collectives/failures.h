@@ -311,7 +311,7 @@ static void arguments(void)
 	WRONG((void)0, berth_set_split(NULL, 0, 0, NULL));
 	WRONG((void)0, berth_metrics(NULL));
 	WRONG((void)0, berth_register(NULL, 1, BERTH_HOST, 0));
-	CHECK(berth_wait_stream(NULL, NULL) == BERTH_INVALID, "streams");
+	CHECK(berth_wait_stream(NULL, NULL, -1) == BERTH_INVALID, "streams");
 	other_sizes();
 	long_times();
 	child();

@@ -148,7 +148,7 @@ static void wait_on_stream(struct request *r)
 	berth_result rc;
 
 	begin_device();
-	rc = berth_wait_stream(r->request, device_stream);
+	rc = berth_wait_stream(r->request, device_stream, -1);
 	if (is_ended(r, rc) || (rc && rc == r->wants))
 		return;
 	expect_ok(r->op, rc, "berth_wait_stream");

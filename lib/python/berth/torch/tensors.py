@@ -11,6 +11,7 @@ import torch
 
 from .. import clib
 from ..operations import Array
+from . import cuda
 
 # What sums and moves know.
 TYPES = {
@@ -43,22 +44,27 @@ def type_of(tensor: torch.Tensor) -> int:
 
 def plain(tensor: torch.Tensor) -> Array[torch.Tensor]:
     """As operations.py says.  TENSOR, or a dense copy."""
-    if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
+    is_here = tensor.is_cpu
+    place = None if is_here else cuda.place_of(tensor)
+    if (is_here or place) and tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg():
         type_ = TYPES.get(tensor.dtype)
         if type_ is not None:
-            return tensor, type_, tensor.data_ptr(), tensor.numel(), tensor.shape
-    tensor = dense(tensor)
-    return tensor, TYPES[tensor.dtype], tensor.data_ptr(), tensor.numel(), tensor.shape
+            return tensor, type_, tensor.data_ptr(), tensor.numel(), tensor.shape, place
+    tensor = dense(tensor, place is not None)
+    return tensor, TYPES[tensor.dtype], tensor.data_ptr(), tensor.numel(), tensor.shape, place
 
 
-def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """TENSOR, or a copy of it, in memory that libberth can use.  A pair has a dimension more, of 2."""
+def dense(tensor: torch.Tensor, there: bool = False) -> torch.Tensor:
+    """TENSOR, or a copy of it, in memory that libberth can use; THERE: that of its device is.  A pair has a
+    dimension more, of 2.
+    """
     if tensor.layout is not torch.strided:
         raise ValueError(f"a {tensor.layout} tensor is not supported here: only dense ones are.")
     tensor = tensor.detach()
-    if not tensor.is_cpu:
-        tell_once(f"berth: tensors of {tensor.device.type} are copied to the host and back: libberth has no "
-                  "back end for them")
+    if not tensor.is_cpu and not there:
+        tell_once(f"berth: tensors of {tensor.device.type} are copied to the host and back" + (
+            ": BERTH_DEVICE=nccl hands them to NCCL as they are" if tensor.is_cuda else
+            ": libberth has no back end for them"))
         tensor = tensor.cpu()
     if tensor.dtype in PAIRS:
         tensor = torch.view_as_real(tensor.resolve_conj())
@@ -86,7 +92,8 @@ def like(tensor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 def empty_like(array: Array[torch.Tensor], rows: int | None) -> Tuple[torch.Tensor, int]:
     """As operations.py says."""
     tensor = array[0]
-    made = _empty_like(tensor) if rows is None else torch.empty((rows, *array[4][1:]), dtype=tensor.dtype)
+    made = _empty_like(tensor) if rows is None else torch.empty((rows, *array[4][1:]), dtype=tensor.dtype,
+                                                                device=tensor.device)
     return made, made.data_ptr()
 
 
