@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 70
+# takes_s: 52
+# more: ends that take seconds
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Operations on the memory of a device, by NCCL's back end: a stand-in of one GPU in each rank
 # (tests/standin) is its libcuda and libnccl.  Random programs with it are in programs.bats.
@@ -80,6 +81,7 @@ does() { # [OPTION VALUE]... CASE
 	does -np 4 -hosts 2 odd
 }
 
+# bats test_tags=all
 @test "by the host: a rank that dies, is late, aborts, or leaves" {
 	export BERTH_DEVICE=host
 	for case in die-before die-in-kernel abort leave part remove; do
@@ -156,10 +158,11 @@ does() { # [OPTION VALUE]... CASE
 
 @test "a rank that is late, one that aborts, one that leaves" {
 	does -np 2 busy
-	for case in time-out abort leave remove; do
+	for case in abort leave remove; do
 		does -np 2 "$case"
 		does -np 4 -hosts 2 "$case"
 	done
+	does -np 3 -hosts 2 time-out
 }
 
 @test "what a stream waits for is done when the library ends" {
