@@ -46,6 +46,9 @@ teardown() {
 	on_stand_in 2 "$TESTS" --ignore-glob='*process_group*'
 	BERTH_DEVICE=host on_stand_in 2 "$TESTS" --ignore-glob='*process_group*'
 	on_stand_in 3 "$TESTS/test_collectives.py"
+	on_stand_in 2 "$TESTS/test_process_group.py"
+	on_stand_in 2 "$TESTS/test_process_group_training.py"
+	BERTH_DEVICE=host on_stand_in 3 "$TESTS/test_process_group.py"
 	STANDIN_MISTAKE=streams run on_stand_in 2 -x "$TESTS/test_collectives.py"
 	# its streams do not wait for all works, and that is seen
 	[[ $status != 0 && $output == *"test_allreduce_is_what_numpy_says"* ]]

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from .. import clib, library
+from ..build import cuda_built
 from ..errors import HorovodInternalError
 from . import process_group_world as world
 from . import tensors as arrays
@@ -64,7 +65,7 @@ def make(options: c10d._DistributedBackendOptions, backend_options: object) -> P
 def _refuse_other_backends(caller: types.FrameType) -> None:
     """torch would leave them out without a word: the group that it gets from us is all that it uses."""
     asked = getattr(caller.f_locals.get("backend_config"), "device_backend_map", None) or {}
-    if len(asked) > 1:
+    if len(set(asked.values() if isinstance(asked, dict) else ())) > 1:
         asked = ",".join(f"{device}:{backend}" for device, backend in asked.items())
         raise ValueError(f'The backend "berth" cannot be in one group with another, as in "{asked}": use '
                          'init_process_group("berth"), and new_group(backend=...) for a group of the other.')
@@ -144,7 +145,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> List[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device("cpu"), *([torch.device("cuda")] if cuda_built() else [])]
 
     def _get_backend(self, device: object) -> ProcessGroup:
         """This group, which has no backends below it."""
@@ -302,19 +303,21 @@ class ProcessGroup(dist.ProcessGroup):
                 arrays.restore(tensor, plain)
 
         for tensor in tensors:
-            plain = arrays.dense(tensor)
+            place = arrays.place_of(tensor)
+            plain = arrays.dense(tensor, place is not None)
             kept.append(plain)
             finishes.append((tensor, plain))
-            operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE,
+            operations.append(dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.ALLREDUCE, place=place,
                                    count=plain.numel(), in_=plain.data_ptr(), out=plain.data_ptr()))
         return self._do(opts, kept, tensors, operations, restore)
 
     def reduce(self, tensors: Tensors, *args: object, **named: object) -> dist.Work:
         opts = _options(c10d.ReduceOptions, ("root", "op", "timeout"), args, named)
         tensor, = _list(tensors)
-        plain = arrays.dense(tensor)
+        place = arrays.place_of(tensor)
+        plain = arrays.dense(tensor, place is not None)
         is_root = opts.rootRank == self._my_rank
-        fields = dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.REDUCE, root=opts.rootRank,
+        fields = dict(fields_of_sum(tensor, opts.reduceOp), kind=clib.REDUCE, root=opts.rootRank, place=place,
                       in_=plain.data_ptr(), out=plain.data_ptr() if is_root else None, count=plain.numel())
         return self._do(opts, plain, [tensor], [fields],
                         (lambda: arrays.restore(tensor, plain)) if is_root else None)
@@ -355,7 +358,7 @@ class ProcessGroup(dist.ProcessGroup):
             fields = fields_of_sum(output, opts.reduceOp)
             words = element(output)[1]
             _same_types(whole, part)
-            fields.update(kind=clib.REDUCESCATTER, in_=whole.address, out=part.address,
+            fields.update(kind=clib.REDUCESCATTER, in_=whole.address, out=part.address, place=part.place,
                           count=sum(t.numel() for t in inputs) * words)
             if numbers is not None:
                 fields["in_counts"] = counts([n * words for n in numbers])
@@ -369,7 +372,7 @@ class ProcessGroup(dist.ProcessGroup):
         """Those with few fields go the shorter way."""
         given = [finish for finish in finishes if finish is not None]
         finish = (lambda: [f() for f in given]) if given else None
-        if len(operations) == 1 and not operations[0].keys() - _PLAIN:
+        if len(operations) == 1 and not operations[0].keys() - _PLAIN and not operations[0].get("place"):
             f = operations[0]
             return self._plain(opts, kept, results, f["kind"], f["type"], f.get("op", 0), f["in_"], f["out"],
                                f["count"], f.get("root", 0), finish)
@@ -382,9 +385,10 @@ class ProcessGroup(dist.ProcessGroup):
         tensor = _list(tensors)[getattr(opts, "rootTensor", 0)]
         kind, words = element(tensor)
         area = Area([tensor], is_output=opts.rootRank != self._my_rank)
-        return self._plain(opts, area, [tensor], clib.BROADCAST, kind, 0, area.address, area.address,
-                           tensor.numel() * words, opts.rootRank,
-                           area.restore if opts.rootRank != self._my_rank else None)
+        fields = {"kind": clib.BROADCAST, "type": kind, "in_": area.address, "out": area.address,
+                  "count": tensor.numel() * words, "root": opts.rootRank, "place": area.place}
+        return self._many(opts, area, [tensor], [fields],
+                          [area.restore] if opts.rootRank != self._my_rank else [])
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, *args: object,
                           **named: object) -> dist.Work:
@@ -427,7 +431,7 @@ class ProcessGroup(dist.ProcessGroup):
             _same("allgather: the output has not what all ranks give", sum(t.numel() for t in outputs),
                   sum(numbers) if numbers else input.numel() * self._my_size)
             fields = {"kind": clib.ALLGATHER, "type": kind, "in_": part.address, "out": whole.address,
-                      "count": input.numel() * words}
+                      "count": input.numel() * words, "place": part.place}
             if numbers and len(set(numbers)) > 1:
                 fields["out_counts"] = counts([n * words for n in numbers])
             operations.append(fields)
@@ -447,7 +451,8 @@ class ProcessGroup(dist.ProcessGroup):
             for t in of_ranks:
                 _same("gather: an output is not as the input", t.numel(), input.numel())
         fields = {"kind": clib.GATHER, "type": kind, "in_": part.address, "root": opts.rootRank,
-                  "out": whole.address if whole else None, "count": input.numel() * words}
+                  "out": whole.address if whole else None, "count": input.numel() * words,
+                  "place": part.place}
         return self._many(opts, (whole, part), of_ranks, [fields],
                           [whole.restore] if whole else [])
 
@@ -463,7 +468,8 @@ class ProcessGroup(dist.ProcessGroup):
             for t in of_ranks:
                 _same("scatter: an input is not as the output", t.numel(), output.numel())
         fields = {"kind": clib.SCATTER, "type": kind, "in_": whole.address if whole else None,
-                  "root": opts.rootRank, "out": part.address, "count": output.numel() * words}
+                  "root": opts.rootRank, "out": part.address, "count": output.numel() * words,
+                  "place": part.place}
         return self._many(opts, (whole, part), [output], [fields], [part.restore])
 
     def all_to_all_single(self, output: torch.Tensor, input: torch.Tensor,
@@ -501,7 +507,7 @@ class ProcessGroup(dist.ProcessGroup):
         to, of = Area(outputs, is_output=True), Area(inputs)
         _same_types(to, of)
         fields = {"kind": clib.ALLTOALL, "type": kind, "in_": of.address, "out": to.address,
-                  "count": sum(go) * words, "in_counts": counts([n * words for n in go]),
+                  "count": sum(go) * words, "place": of.place, "in_counts": counts([n * words for n in go]),
                   "out_counts": counts([n * words for n in come])}
         return self._do(opts, (to, of), outputs, [fields], to.restore)
 
@@ -514,7 +520,7 @@ class ProcessGroup(dist.ProcessGroup):
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
-        area = Area([tensor])
+        area = Area([tensor], on_host=True)  # libberth sends from the host's memory only
         fields = {"kind": clib.SEND, "type": kind, "in_": area.address, "root": dst, "tag": tag,
                   "count": tensor.numel() * words}
         return self._do(None, area, [tensor], [fields])
@@ -522,7 +528,7 @@ class ProcessGroup(dist.ProcessGroup):
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
-        area, source = Area([tensor], is_output=True), ctypes.c_int(src)
+        area, source = Area([tensor], is_output=True, on_host=True), ctypes.c_int(src)
         fields = {"kind": clib.RECV, "type": kind, "out": area.address, "root": src, "tag": tag,
                   "room": tensor.numel() * words, "from": source}
         return self._do(None, (area, source), [tensor], [fields], area.restore, source)
@@ -533,7 +539,7 @@ class ProcessGroup(dist.ProcessGroup):
     recvAnysource = recv_anysource
 
 
-_PLAIN = {"kind", "type", "op", "in_", "out", "count", "root"}
+_PLAIN = {"kind", "type", "op", "in_", "out", "count", "root", "place"}
 
 
 def _same_types(*areas: Area) -> None:

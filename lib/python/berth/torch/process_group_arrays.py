@@ -59,22 +59,27 @@ def element(tensor: torch.Tensor) -> Tuple[int, int]:
 
 
 class Area:
-    """The memory of TENSORS, of one type, side by side.  An output is put there by restore()."""
-    __slots__ = ("tensors", "flat", "address")
+    """The memory of TENSORS, of one type, side by side, at PLACE, that of a device, or None.  An output is
+    put there by restore().
+    """
+    __slots__ = ("tensors", "flat", "address", "place")
 
-    def __init__(self, list_of_tensors: Sequence[torch.Tensor], is_output: bool = False) -> None:
+    def __init__(self, list_of_tensors: Sequence[torch.Tensor], is_output: bool = False,
+                 on_host: bool = False) -> None:
         self.tensors = list_of_tensors
         self.flat: torch.Tensor | None = None
         first = list_of_tensors[0]
+        self.place = None if on_host else tensors.place_of(first)
         if any(t.dtype != first.dtype for t in list_of_tensors):
             raise ValueError("the tensors of one operation have different types: "
                              + ", ".join(sorted({str(t.dtype) for t in list_of_tensors})))
         address = self._address()
         if address is None:
             if is_output:
-                self.flat = torch.empty(sum(t.numel() for t in list_of_tensors), dtype=first.dtype)
+                self.flat = torch.empty(sum(t.numel() for t in list_of_tensors), dtype=first.dtype,
+                                        device=first.device if self.place else None)
             else:
-                self.flat = torch.cat([_on_host(t).reshape(-1) for t in list_of_tensors])
+                self.flat = torch.cat([self._usable(t).reshape(-1) for t in list_of_tensors])
             address = self.flat.data_ptr()
         self.address = address
 
@@ -84,12 +89,18 @@ class Area:
         for t in self.tensors:
             if not t.numel():
                 continue
-            if t.layout is not torch.strided or not t.is_cpu or not t.is_contiguous() or t.is_conj() \
-                    or t.is_neg() or end not in (None, t.data_ptr()):
+            if t.layout is not torch.strided or not (t.is_cpu or self.place) or not t.is_contiguous() \
+                    or t.is_conj() or t.is_neg() or end not in (None, t.data_ptr()):
                 return None
             begin = t.data_ptr() if begin is None else begin
             end = t.data_ptr() + t.numel() * t.element_size()
         return begin or 0
+
+    def _usable(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        if tensor.layout is not torch.strided or not (tensor.is_cpu or self.place):
+            tensor = tensors.dense(tensor)  # refuses it, or warns and copies
+        return tensor.resolve_conj().resolve_neg()
 
     @property
     def restore(self) -> Callable[[], None] | None:
@@ -102,13 +113,6 @@ class Area:
             parts = torch.split(self.flat, [t.numel() for t in self.tensors])
             for tensor, part in zip(self.tensors, parts):
                 tensor.copy_(part.view(tensor.shape))
-
-
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach()
-    if tensor.layout is not torch.strided or not tensor.is_cpu:
-        tensor = tensors.dense(tensor)  # refuses it, or warns and copies
-    return tensor.resolve_conj().resolve_neg()
 
 
 def counts(numbers: Sequence[int]) -> ctypes.Array[ctypes.c_uint64]:

@@ -42,6 +42,11 @@ def type_of(tensor: torch.Tensor) -> int:
     return found
 
 
+def place_of(tensor: torch.Tensor) -> cuda.Gpu | None:
+    """Of a TENSOR that libberth can use on its device; else None."""
+    return None if tensor.is_cpu else cuda.place_of(tensor)
+
+
 def plain(tensor: torch.Tensor) -> Array[torch.Tensor]:
     """As operations.py says.  TENSOR, or a dense copy."""
     is_here = tensor.is_cpu

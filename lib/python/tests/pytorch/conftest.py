@@ -10,7 +10,7 @@ from typing import Tuple
 import torch
 
 from berth import library
-from berth.torch import collectives, cuda
+from berth.torch import collectives, cuda, process_group
 from berth.torch import tensors as adapter
 
 NON_BLOCKING = 1
@@ -55,7 +55,14 @@ def put_in_place(gpu: StandIn) -> None:
         gpu.come_to_end()
         return done
 
+    def allreduce(self, tensors, opts=None, *args, **named):
+        """Without its shorter way for CPU tensors."""
+        arguments = args if opts is None else (opts, *args)
+        return self.allreduce_coalesced(process_group._list(tensors), *arguments, **named)
+
     collectives._arrays._plain = plain
+    adapter.place_of = lambda tensor: gpu
+    process_group.ProcessGroup.allreduce = allreduce
     library.OnDevice.wait = wait
 
 
