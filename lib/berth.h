@@ -441,8 +441,9 @@ struct berth_metrics {
 };
 berth_result berth_metrics(struct berth_metrics *m);
 
-/* The algorithm of allreduce for each range of sizes, as measured so far: lines in TEXT
- * of BYTES, cut to fit.  Returns the length of the whole text. */
+/* The algorithm of allreduce for each range of sizes, as measured so far, and how
+ * arrays in GPU memory go, where there was one: lines in TEXT of BYTES, cut to fit.
+ * Returns the length of the whole text. */
 size_t berth_algorithms(char *text, size_t bytes);
 
 /* Write Chrome's trace format, rank 0 to PATH, rank N to PATH.N, all on one clock. */

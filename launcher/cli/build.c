@@ -1,7 +1,13 @@
 #include "launcher/cli/build.h"
 
+#include <dlfcn.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "common/package.h"
 #include "common/wire.h"
+#include "lib/backend/nccl_places.h"
 
 struct line {
 	const char *name;
@@ -18,6 +24,31 @@ static void build_section(struct str *out, const char *heading, const struct lin
 
 #define SECTION(out, heading, v) build_section(out, heading, v, sizeof v / sizeof *v)
 
+/* Would libberth find NCCL in a program that runs here, with this environment? */
+static bool build_has_nccl(void)
+{
+	static const char *const roots[] = { NCCL_ROOTS };
+	const char *file = getenv("BERTH_NCCL");
+	void *lib = file && *file ? NULL : dlopen(NCCL_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+	bool has = lib || (file && *file && !access(file, R_OK));
+
+	if (lib)
+		dlclose(lib);
+	for (size_t i = 0; !has && !(file && *file) && i < sizeof roots / sizeof *roots;
+	     i++) {
+		const char *root = getenv(roots[i]);
+		char *pattern = xasprintf("%s/" NCCL_OF_WHEEL, root ? root : "");
+		glob_t g;
+
+		if (root && *root == '/' && !glob(pattern, 0, NULL, &g)) {
+			has = true;
+			globfree(&g);
+		}
+		free(pattern);
+	}
+	return has;
+}
+
 void build_print(struct str *out)
 {
 	struct package p;
@@ -33,8 +64,12 @@ void build_print(struct str *out)
 		{ "Berth", has },
 	};
 	const struct line operations[] = {
-		{ "NCCL", false }, { "DDL", false },  { "CCL", false },
-		{ "MPI", false },  { "Gloo", false }, { "Berth", has },
+		{ "NCCL", has && build_has_nccl() },
+		{ "DDL", false },
+		{ "CCL", false },
+		{ "MPI", false },
+		{ "Gloo", false },
+		{ "Berth", has },
 	};
 
 	str_addf(out, "Berth v%s:\n", BERTH_VERSION);

@@ -120,6 +120,8 @@ struct device_backend {
 	void (*revoke)(void *group);
 	/* Why the last call failed, in words, or NULL. */
 	const char *(*says)(const void *group);
+	/* Writes to TEXT what does the works, with its version. */
+	void (*tells)(char text[DEVICE_WHY_BYTES]);
 	/* Called when no work is under way.  GROUP ends by itself: that may wait for
 	 * other ranks, and nobody waits for it here. */
 	void (*leave)(void *group);

@@ -12,11 +12,10 @@
 #include "lib/backend/cuda.h"
 #include "lib/backend/cuda_order.h"
 #include "lib/backend/move.h"
+#include "lib/backend/nccl_places.h"
 #include "lib/base/clock.h"
 #include "lib/base/kern.h"
 #include "lib/base/thread.h"
-
-#define LIBRARY "libnccl.so.2"
 
 enum {
 	OLDEST = 21800,
@@ -81,7 +80,7 @@ struct nccl_work {
 /* pip puts the wheel into the environment of Python. */
 static void *nccl_of_wheel(void)
 {
-	static const char *const roots[] = { "VIRTUAL_ENV", "CONDA_PREFIX" };
+	static const char *const roots[] = { NCCL_ROOTS };
 	char pattern[PATH_MAX];
 	void *lib = NULL;
 	glob_t g;
@@ -89,8 +88,7 @@ static void *nccl_of_wheel(void)
 	for (size_t i = 0; !lib && i < sizeof roots / sizeof *roots; i++) {
 		const char *root = getenv(roots[i]);
 
-		snprintf(pattern, sizeof pattern,
-			 "%s/lib/python3*/site-packages/nvidia/nccl/lib/" LIBRARY,
+		snprintf(pattern, sizeof pattern, "%s/" NCCL_OF_WHEEL,
 			 root ? root : "");
 		if (!root || *root != '/' || glob(pattern, 0, NULL, &g))
 			continue;
@@ -103,7 +101,7 @@ static void *nccl_of_wheel(void)
 /* That of the process, as torch has it, or FILE, or another.  NULL: WHY not. */
 static void *nccl_open(const char *file, char *why)
 {
-	void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+	void *lib = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
 
 	if (!lib && file) {
 		lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -112,13 +110,13 @@ static void *nccl_open(const char *file, char *why)
 		return lib;
 	}
 	if (!lib)
-		lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+		lib = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!lib)
 		lib = nccl_of_wheel();
 	if (!lib)
 		snprintf(why, DEVICE_WHY_BYTES,
 			 "no NCCL: neither the loader nor a Python environment "
-			 "has " LIBRARY
+			 "has " NCCL_LIBRARY
 			 " (try: pip install nvidia-nccl-cu13, or BERTH_NCCL)");
 	return lib;
 }
@@ -132,13 +130,14 @@ static const char *nccl_take(const char *file, char *why)
 #define CALL(result, name, arguments)                                                  \
 	nccl.name = (result(*) arguments)dlsym(lib, #name);                            \
 	if (!nccl.name)                                                                \
-		return "no NCCL: " LIBRARY " is older than 2.18, it has no " #name;
+		return "no NCCL: " NCCL_LIBRARY " is older than 2.18, it has "         \
+		       "no " #name;
 #include "lib/backend/nccl_calls.def"
 #undef CALL
 	if (!nccl.ncclGetVersion(&nccl.version) && nccl.version >= OLDEST)
 		return NULL;
-	snprintf(why, DEVICE_WHY_BYTES, "no NCCL: version %d is older than %d",
-		 nccl.version, OLDEST);
+	snprintf(why, DEVICE_WHY_BYTES, "no NCCL: version %d is older than 2.18",
+		 nccl.version);
 	return why;
 }
 
@@ -155,6 +154,26 @@ static const char *nccl_load(const char *file)
 	tried = true;
 	pthread_mutex_unlock(&nccl_lock);
 	return why;
+}
+
+/* VERSION of NCCL to TEXT.  (Before 2.9 it was another number.) */
+static const char *nccl_version(char text[24], int version)
+{
+	snprintf(text, 24, "%d.%d.%d", version / 10000, version % 10000 / 100,
+		 version % 100);
+	return text;
+}
+
+static void nccl_tells(char text[DEVICE_WHY_BYTES])
+{
+	char version[24];
+	Dl_info from;
+
+	snprintf(text, DEVICE_WHY_BYTES, "NCCL %s of %s",
+		 nccl_version(version, nccl.version),
+		 dladdr((void *)(uintptr_t)nccl.ncclGetVersion, &from) && from.dli_fname
+			 ? from.dli_fname
+			 : NCCL_LIBRARY);
 }
 
 static berth_result nccl_result(int rc)
@@ -251,6 +270,7 @@ static berth_result nccl_card(const struct device_options *options, int device,
 static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES])
 {
 	struct nccl_card a, b;
+	char one[24], other[24];
 
 	for (unsigned i = 0; i < j->n; i++)
 		for (unsigned k = 0; k < i; k++) {
@@ -258,16 +278,18 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 			memcpy(&b, j->cards + (size_t)i * DEVICE_CARD_BYTES, sizeof b);
 			if (a.version != b.version)
 				snprintf(why, DEVICE_WHY_BYTES,
-					 "rank %u has NCCL %d, rank %u has %d",
-					 j->rank[k], a.version, j->rank[i], b.version);
+					 "rank %u has NCCL %s, rank %u has %s",
+					 j->rank[k], nccl_version(one, a.version),
+					 j->rank[i], nccl_version(other, b.version));
 			else if (!memcmp(a.host, b.host, sizeof a.host) &&
 				 (!memcmp(a.uuid, b.uuid, sizeof a.uuid) ||
 				  !memcmp(a.bus, b.bus, sizeof a.bus))) /* MIG */
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "ranks %u and %u share GPU %.24s, which NCCL "
-					 "can't (NCCL %d, driver %d)",
-					 j->rank[k], j->rank[i], b.bus, b.version,
-					 b.driver);
+					 "can't (NCCL %s, driver of CUDA %d.%d)",
+					 j->rank[k], j->rank[i], b.bus,
+					 nccl_version(one, b.version), b.driver / 1000,
+					 b.driver % 1000 / 10);
 			else
 				continue;
 			return true;
@@ -882,6 +904,7 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .end = nccl_end,
 					     .revoke = nccl_revoke,
 					     .says = nccl_says,
+					     .tells = nccl_tells,
 					     .leave = nccl_leave,
 					     .stage = cuda_stage,
 					     .unstage = cuda_unstage,

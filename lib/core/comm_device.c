@@ -455,6 +455,26 @@ void comm_device_forget(struct op *op)
 	op->marked = false;
 }
 
+size_t comm_device_algorithms(const struct comm *c, char *text, size_t bytes)
+{
+	const struct comm_device *d = atomic_load(&c->device);
+	char by[DEVICE_WHY_BYTES];
+	const char *how;
+	int n;
+
+	if (!d || !d->tried)
+		return 0;
+	how = d->whole     ? "by "
+	      : !d->staged ? "not at all: "
+	      : *d->why    ? "through the host's memory: "
+			   : "through the host's memory, as BERTH_DEVICE says";
+	if (d->whole)
+		d->back->tells(by);
+	n = snprintf(text, bytes, "arrays in GPU memory: %s%s\n", how,
+		     d->whole ? by : d->why);
+	return (size_t)n;
+}
+
 /* ---- the end ---- */
 
 static bool has_lost(const struct comm *c)

@@ -33,6 +33,9 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 berth_result comm_device_mark(struct comm *c, struct op *op, const char **why);
 /* The device of this process, as its last operation had it; else 0. */
 int comm_device_last(void);
+/* How operations on devices are done, where one has been: a line to TEXT of BYTES, cut
+ * to fit.  Returns its whole length. */
+size_t comm_device_algorithms(const struct comm *c, char *text, size_t bytes);
 /* It does not begin. */
 void comm_device_forget(struct op *op);
 /* This rank leaves: is all that was agreed on over?  It comes to its end where all

@@ -735,6 +735,8 @@ size_t engine_algorithms(struct berth_set *s, char *text, size_t bytes)
 	pthread_mutex_lock(&s->work);
 	if (c->members->n > 1)
 		n = c->back->algorithms(c->group, text, bytes);
+	n += comm_device_algorithms(c, n < bytes ? text + n : NULL,
+				    n < bytes ? bytes - n : 0);
 	set_release(s);
 	return n;
 }

@@ -73,8 +73,16 @@ does() { # [OPTION VALUE]... CASE
 		[ "$status" = 0 ] && [ "$(grep -c "through the host's memory" <<< "$output")" -ge 1 ]
 		[[ $output == *"rank 0 says: arrays in GPU memory go through the host's memory, in the set of rank 0 on 'host0': "*"$2"* ]]
 	}
-	goes STANDIN_GPU=one "ranks 0 and 1 share GPU 0000:17:00.0, which NCCL can't (NCCL 21800, driver 12000)"
+	goes STANDIN_GPU=one "ranks 0 and 1 share GPU 0000:17:00.0, which NCCL can't (NCCL 2.18.0, driver of CUDA 12.0)"
 	goes STANDIN_BUS=1 "ranks 0 and 1 share GPU 0000:17:00.0"
+	for np in 1 2; do
+		does -np $np told
+		[[ $output == "arrays in GPU memory: by NCCL 2.18.0 of /"* ]]
+		BERTH_DEVICE=host does -np $np told
+		[ "$output" = "arrays in GPU memory: through the host's memory, as BERTH_DEVICE says" ]
+	done
+	STANDIN_GPU=one does -np 2 told
+	[[ $output == *"arrays in GPU memory: through the host's memory: the ranks' devices can't be joined: ranks 0 and 1"* ]]
 	does -np 2 odd # NCCL can all but some operations
 	[[ $output != *says:* ]]
 	does -np 2 adasum

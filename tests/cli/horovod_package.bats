@@ -225,6 +225,8 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 }
 
 @test "--check-build: the table of horovodrun" {
+	LD_LIBRARY_PATH=$BUILD/standin r --check-build | grep -qx '    \[X\] NCCL' # where the loader finds it
+	export BERTH_NCCL=$T/none
 	run -0 r --check-build
 	[ "${lines[0]}" = "Berth v$("$RUNNER" --version | cut -d' ' -f2):" ]
 	says '    [X] PyTorch' '    [ ] TensorFlow' 'Available Controllers:' '    [ ] MPI' '    [ ] NCCL' '    [X] Berth'
