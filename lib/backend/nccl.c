@@ -283,7 +283,8 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 					 j->rank[i], nccl_version(other, b.version));
 			else if (!memcmp(a.host, b.host, sizeof a.host) &&
 				 (!memcmp(a.uuid, b.uuid, sizeof a.uuid) ||
-				  !memcmp(a.bus, b.bus, sizeof a.bus))) /* MIG */
+				  /* MIG; on a host that is known */
+				  (*a.host && !memcmp(a.bus, b.bus, sizeof a.bus))))
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "ranks %u and %u share GPU %.24s, which NCCL "
 					 "can't (NCCL %s, driver of CUDA %d.%d)",

@@ -49,7 +49,7 @@ START_TEST(why_there_is_none)
 
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(nccl_backend.card(&none, 0, 2, 0, card, why),
-				 BERTH_UNSUPPORTED);
+				 BERTH_SYSTEM);
 	ck_assert_uint_eq(searches, 1);
 	ck_assert_int_eq(last_flags & RTLD_NOLOAD, 0);
 	ck_assert_ptr_nonnull(strstr(why, "no NVIDIA driver: libnone.so"));

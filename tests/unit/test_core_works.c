@@ -110,6 +110,8 @@ static void setup(void)
 		work[i]->refs = 1;
 		work[i]->comm = &comm[i];
 		work[i]->of = &device[i];
+		work[i]->back = &fake;
+		work[i]->group = device[i].group;
 		work[i]->hooks = &hooks;
 		work[i]->op = &op;
 	}
@@ -207,6 +209,28 @@ START_TEST(nothing_passes_what_starts)
 	ck_assert(works_wait(work[0], WORK_OVER, 1000000000));
 	ck_assert(works_wait(work[1], WORK_OVER, 1000000000));
 	ck_assert_int_eq(work[0]->rc, BERTH_OK);
+}
+END_TEST
+
+/* What waits for no other rank begins all the same, and nothing else does. */
+START_TEST(passes_what_starts)
+{
+	done = false;
+	start_rc = started_rc = BERTH_BUSY;
+	works_agree(work[0], works_propose(work[0]));
+	start_rc = BERTH_OK;
+	works_agree(work[1], works_propose(work[1]));
+	works_begun(work[2]);
+	ck_assert(works_wait(work[2], WORK_RUNS, 1000000000));
+	ck_assert(!works_wait(work[1], WORK_RUNS, 20000000));
+	ck_assert_str_eq(started, "A");
+	works_lock();
+	started_rc = BERTH_OK;
+	done = true;
+	works_unlock();
+	for (unsigned i = 0; i < SETS; i++)
+		ck_assert(works_wait(work[i], WORK_OVER, 1000000000));
+	ck_assert_str_eq(started, "AB");
 }
 END_TEST
 
@@ -310,6 +334,7 @@ int main(void)
 	tcase_add_test(t, withdrawn_holds_nothing);
 	tcase_add_test(t, only_set);
 	tcase_add_test(t, nothing_passes_what_starts);
+	tcase_add_test(t, passes_what_starts);
 	tcase_add_test(t, ends_while_it_starts);
 	tcase_add_test(t, ends_with_its_comm);
 	tcase_add_test(t, fails_at_its_start);
