@@ -16,6 +16,7 @@
 enum {
 	TIME = 0x54494d45, /* signatures of what only this file calls for */
 	CARDS = 0x43415244,
+	JOINS = 0x4a4e5347,
 	JOINED = 0x4a4e4544,
 	STAGED = 0x53544744,
 	LOOK_NS = 20000,
@@ -109,15 +110,13 @@ static berth_result await_group(struct comm *c, struct comm_device *d,
 	}
 }
 
-/* This rank's part of it.  WHY: the back end's reason for an error. */
-static berth_result join_own(struct comm *c, struct comm_device *d,
-			     const struct card *all, const struct op *op,
-			     uint64_t deadline_ns, char why[DEVICE_WHY_BYTES])
+/* This rank's part of it begins.  WHY: the back end's reason for an error. */
+static berth_result join_begin(struct comm *c, struct comm_device *d,
+			       const struct card *all, char why[DEVICE_WHY_BYTES])
 {
 	const struct members *m = c->members;
 	unsigned char *cards = malloc((size_t)m->n * DEVICE_CARD_BYTES);
 	struct device_join join = { d->device, m->n, m->me, m->rank, cards };
-	const char *said;
 	berth_result rc;
 
 	if (!cards)
@@ -127,12 +126,6 @@ static berth_result join_own(struct comm *c, struct comm_device *d,
 		       DEVICE_CARD_BYTES);
 	rc = d->back->join(&join, &d->group, why);
 	free(cards);
-	if (rc)
-		return rc;
-	rc = await_group(c, d, op, deadline_ns);
-	said = rc ? d->back->says(d->group) : NULL;
-	if (said)
-		snprintf(why, DEVICE_WHY_BYTES, "%s", said);
 	return rc;
 }
 
@@ -166,19 +159,27 @@ static struct cards_say cards_say(const struct comm *c, const struct card *all,
 	return s;
 }
 
-/* The ranks are joined, or D->why says why not, the same on all of them. */
+/* The ranks are joined, or D->why says why not, the same on all of them.  They wait for
+ * one another there only if all have begun. */
 static berth_result join_group(struct comm *c, struct comm_device *d,
 			       const struct card *all, const struct op *op,
 			       uint64_t deadline_ns)
 {
 	char why[DEVICE_WHY_BYTES] = "";
-	berth_result rc, own = join_own(c, d, all, op, deadline_ns, why);
-	uint64_t worst = own;
+	berth_result own = join_begin(c, d, all, why);
+	uint64_t worst = 0;
+	berth_result rc = device_agree(c, JOINS, own, &worst, deadline_ns);
+	const char *said;
 
-	if (!c->broken && own != BERTH_ABORTED)
-		rc = device_agree(c, JOINED, own, &worst, deadline_ns);
-	else
-		rc = own;
+	if (!rc && !worst) {
+		own = await_group(c, d, op, deadline_ns);
+		said = own ? d->back->says(d->group) : NULL;
+		if (said)
+			snprintf(why, sizeof why, "%s", said);
+		rc = c->broken || own == BERTH_ABORTED
+			     ? own
+			     : device_agree(c, JOINED, own, &worst, deadline_ns);
+	}
 	if ((rc || worst) && d->group) {
 		works_lock();
 		d->revoked = true;

@@ -75,6 +75,8 @@ does() { # [OPTION VALUE]... CASE
 	}
 	goes STANDIN_GPU=one "ranks 0 and 1 share GPU 0000:17:00.0, which NCCL can't (NCCL 2.18.0, driver of CUDA 12.0)"
 	goes STANDIN_BUS=1 "ranks 0 and 1 share GPU 0000:17:00.0"
+	STANDIN_MISTAKE=join-fails does -np 3 steps # the others do not wait for it
+	[[ $output == *"go through the host's memory"*"can't be joined: "* ]]
 	for np in 1 2; do
 		does -np $np told
 		[[ $output == "arrays in GPU memory: by NCCL 2.18.0 of /"* ]]

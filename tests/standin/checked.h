@@ -16,6 +16,7 @@
  *   wait      memory is freed by a call that waits for the device
  *   destroy   leave() waits until the communicator is destroyed
  *   die-joining, die-launching   the last rank is killed there
+ *   join-fails   the last rank cannot join
  *   abort-hangs   ncclCommAbort() does nothing, for ever */
 #ifndef BERTH_TESTS_CHECKED_H
 #define BERTH_TESTS_CHECKED_H

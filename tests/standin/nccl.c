@@ -425,7 +425,8 @@ int ncclCommInitRankConfig(void **out, int n, struct nccl_id id, int me,
 	standin_wait_all();
 	if (standin_makes("die-joining") && me == n - 1)
 		raise(SIGKILL);
-	if (!c || fd < 0 || n > RANKS || !is_config(config)) {
+	if (!c || fd < 0 || n > RANKS || !is_config(config) ||
+	    (standin_makes("join-fails") && me == n - 1)) {
 		free(c);
 		return NCCL_INVALID_ARGUMENT;
 	}
