@@ -11,7 +11,8 @@
  * look(), find(), mark() and forget() are for any thread, and wait for nothing.
  *
  * card(), join(), joined(), leave() and stage() are for the thread that holds the
- * group's set.  They may wait for the device, but not for other ranks.
+ * group's set, or for one that it waits for.  They may wait for the device, but not for
+ * other ranks.
  *
  * begin(), begun(), test(), follow(), end(), revoke() and says() are called one at a
  * time over all groups of the process.  They wait neither for another rank nor for a

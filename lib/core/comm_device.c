@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/backend/devices.h"
+#include "lib/base/apart.h"
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
 #include "lib/base/log.h"
@@ -57,6 +58,44 @@ struct card {
 	unsigned char card[DEVICE_CARD_BYTES];
 };
 
+/* The back end is asked for these in a thread apart.  It may wait for the device, and
+ * what runs there may wait for a rank that has gone: the works' turns end that. */
+struct join_call {
+	struct comm *c;
+	struct comm_device *d;
+	const struct device_options *options;
+	const struct device_join *join;
+	struct card *card;
+	struct staged *staged;
+	const char *no_stage;
+	char *why;
+	berth_result rc;
+};
+
+static void device_ask_card(void *ctx)
+{
+	struct join_call *k = ctx;
+	const struct members *m = k->c->members;
+
+	k->card->rc = k->d->back->card(k->options, k->d->device, m->n, m->me,
+				       k->card->card, k->card->why);
+}
+
+static void device_ask_join(void *ctx)
+{
+	struct join_call *k = ctx;
+
+	k->rc = k->d->back->join(k->join, &k->d->group, k->why);
+}
+
+static void device_ask_stage(void *ctx)
+{
+	struct join_call *k = ctx;
+
+	k->staged =
+		staged_open(k->d->back, k->d->device, k->c->members->n, &k->no_stage);
+}
+
 static berth_result tell_cards(struct comm *c, struct comm_device *d, struct card *all,
 			       uint64_t deadline_ns)
 {
@@ -73,9 +112,9 @@ static berth_result tell_cards(struct comm *c, struct comm_device *d, struct car
 				     .out = all,
 				     .count = sizeof own / 8,
 				     .signature = CARDS };
+	struct join_call call = { .c = c, .d = d, .options = &options, .card = &own };
 
-	own.rc = d->back->card(&options, d->device, c->members->n, c->members->me,
-			       own.card, own.why);
+	apart_call(device_ask_card, &call);
 	if (!own.rc && in_clear) {
 		own.rc = BERTH_UNSUPPORTED;
 		snprintf(own.why, sizeof own.why,
@@ -117,16 +156,16 @@ static berth_result join_begin(struct comm *c, struct comm_device *d,
 	const struct members *m = c->members;
 	unsigned char *cards = malloc((size_t)m->n * DEVICE_CARD_BYTES);
 	struct device_join join = { d->device, m->n, m->me, m->rank, cards };
-	berth_result rc;
+	struct join_call call = { .d = d, .join = &join, .why = why };
 
 	if (!cards)
 		return BERTH_MEMORY;
 	for (unsigned i = 0; i < m->n; i++)
 		memcpy(cards + (size_t)i * DEVICE_CARD_BYTES, all[i].card,
 		       DEVICE_CARD_BYTES);
-	rc = d->back->join(&join, &d->group, why);
+	apart_call(device_ask_join, &call);
 	free(cards);
-	return rc;
+	return call.rc;
 }
 
 /* The cards of all ranks come to this, the same on all of them. */
@@ -200,20 +239,21 @@ static berth_result join_group(struct comm *c, struct comm_device *d,
 static berth_result device_open_staged(struct comm *c, struct comm_device *d,
 				       uint64_t deadline_ns)
 {
-	const char *why = "";
-	struct staged *staged = staged_open(d->back, d->device, c->members->n, &why);
+	struct join_call call = { .c = c, .d = d };
 	uint64_t failed;
-	berth_result rc = device_agree(c, STAGED, !staged, &failed, deadline_ns);
+	berth_result rc;
 
+	apart_call(device_ask_stage, &call);
+	rc = device_agree(c, STAGED, !call.staged, &failed, deadline_ns);
 	if (!rc && !failed) {
-		d->staged = staged;
+		d->staged = call.staged;
 		return BERTH_OK;
 	}
-	staged_close(staged);
+	staged_close(call.staged);
 	if (!rc && !d->whole)
 		snprintf(d->why, sizeof d->why,
 			 "a rank has no memory for copies to the host: %s",
-			 staged ? "another one" : why);
+			 call.staged ? "another one" : call.no_stage);
 	return rc;
 }
 

@@ -56,21 +56,21 @@ void engine_open(struct berth_set *s)
 
 void engine_stop(struct berth_set *s)
 {
-	struct failure why = { .rc = BERTH_ABORTED };
-
 	atomic_store(&s->comm.aborted, true);
 	set_ring(s);
-	snprintf(why.text, sizeof why.text, COMM_ENDED);
-	pthread_mutex_lock(&s->work); /* who waits may be at it still */
-	queue_complete_all(s, BERTH_ABORTED, &why);
-	set_release(s);
 }
 
+/* A thread that waits may still hold WORK, as where a set's ranks join on devices.
+ * Then what these run for other sets may have to end first. */
 bool engine_ends(struct berth_set *s)
 {
+	struct failure why = { .rc = BERTH_ABORTED };
 	bool ends, cut;
 
-	pthread_mutex_lock(&s->work);
+	if (pthread_mutex_trylock(&s->work))
+		return false;
+	snprintf(why.text, sizeof why.text, COMM_ENDED);
+	queue_complete_all(s, BERTH_ABORTED, &why);
 	ends = comm_device_ends(&s->comm);
 	cut = ends && comm_device_was_cut(&s->comm);
 	set_release(s);
