@@ -195,7 +195,7 @@ static int cross(void)
 	const int of[3][2] = { { 0, 1 }, { 0, 2 }, { 1, 2 } };
 	struct berth_desc d[3];
 	berth_set *set[3];
-	berth_request *r;
+	berth_request *r = NULL;
 
 	for (int i = 0; i < 3; i++) {
 		CHECK(!berth_set_add(of[i], 2, &set[i]), "add");
