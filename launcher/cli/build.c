@@ -29,13 +29,16 @@ static bool build_has_nccl(void)
 {
 	static const char *const roots[] = { NCCL_ROOTS };
 	const char *file = getenv("BERTH_NCCL");
-	void *lib = file && *file ? NULL : dlopen(NCCL_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-	bool has = lib || (file && *file && !access(file, R_OK));
+	void *lib;
+	bool has;
 
+	if (file && *file)
+		return !access(file, R_OK);
+	lib = dlopen(NCCL_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
+	has = lib;
 	if (lib)
 		dlclose(lib);
-	for (size_t i = 0; !has && !(file && *file) && i < sizeof roots / sizeof *roots;
-	     i++) {
+	for (size_t i = 0; !has && i < sizeof roots / sizeof *roots; i++) {
 		const char *root = getenv(roots[i]);
 		char *pattern = xasprintf("%s/" NCCL_OF_WHEEL, root ? root : "");
 		glob_t g;

@@ -136,7 +136,7 @@ struct device_backend {
 	 * before.  *MARK, if not NULL, becomes a mark of the end of all these. */
 	berth_result (*copy)(void *stage, const struct device_copy *copy, size_t n,
 			     void *const *ready, size_t nready, void **mark);
-	/* BERTH_BUSY: the device has not come to MARK yet. */
+	/* BERTH_BUSY: the device has not done all that MARK stands for. */
 	berth_result (*passed)(void *mark);
 	/* STREAM, as the calling thread means it, waits for MARK. */
 	berth_result (*await)(void *mark, void *stream);

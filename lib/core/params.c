@@ -80,18 +80,25 @@ static bool read_FLAG(const char *text, bool *flag)
 	return false;
 }
 
+/* The place of TEXT among N names; N: it is none of them. */
+static unsigned params_find(const char *text, const char *const *names, unsigned n)
+{
+	unsigned i = 0;
+
+	while (i < n && strcmp(text, names[i]) != 0)
+		i++;
+	return i;
+}
+
 static bool read_SECURE(const char *text, enum net_guard *guard)
 {
 	static const char *const names[] = { [NET_GUARD_MAC] = "mac",
 					     [NET_GUARD_AEAD] = "aead",
 					     [NET_GUARD_HEADS] = "heads" };
+	const unsigned n = sizeof names / sizeof *names;
 
-	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strcmp(text, names[i])) {
-			*guard = (enum net_guard)i;
-			return true;
-		}
-	return false;
+	*guard = (enum net_guard)params_find(text, names, n);
+	return *guard < n;
 }
 
 static bool read_DEVICE(const char *text, enum device_way *way)
@@ -99,13 +106,10 @@ static bool read_DEVICE(const char *text, enum device_way *way)
 	static const char *const names[] = { [DEVICE_NCCL] = "nccl",
 					     [DEVICE_HOST] = "host",
 					     [DEVICE_ONLY_NCCL] = "nccl-only" };
+	const unsigned n = sizeof names / sizeof *names;
 
-	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-		if (!strcmp(text, names[i])) {
-			*way = (enum device_way)i;
-			return true;
-		}
-	return false;
+	*way = (enum device_way)params_find(text, names, n);
+	return *way < n;
 }
 
 static bool read_TEXT(const char *text, const char **to)

@@ -260,7 +260,7 @@ static berth_result staged_do(struct staged_run *r, const struct staged_at *at)
 	return rc ? rc : slot_copy(r, slot, &slot->out);
 }
 
-/* False: there is none. */
+/* AT becomes the next step.  False: AT was the last one. */
 static bool staged_next(const struct staged_run *r, struct staged_at *at)
 {
 	const struct device_work *w = &r->work->device;

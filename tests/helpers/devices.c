@@ -342,7 +342,7 @@ static int told(void)
 	return 0;
 }
 
-/* The same gradients, whose sum is theirs. */
+/* All ranks give one gradient, and its Adasum is itself. */
 static int adasum(void)
 {
 	enum { MANY = 1 << 20 }; /* some steps of copies */

@@ -212,7 +212,7 @@ START_TEST(nothing_passes_what_starts)
 }
 END_TEST
 
-/* What waits for no other rank begins all the same, and nothing else does. */
+/* A work that waits for no other rank begins all the same, and nothing else does. */
 START_TEST(passes_what_starts)
 {
 	done = false;

@@ -5,8 +5,9 @@ An exception here would break every `import torch`: so nothing here needs libber
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
+
+from .build import cuda_built
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import _DistributedBackendOptions
@@ -25,7 +26,7 @@ def register() -> None:
     try:
         import torch.distributed as dist
         if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
-            devices = ["cpu", "cuda"] if os.environ.get("BERTH_DEVICE") in ("nccl", "nccl-only") else ["cpu"]
+            devices = ["cpu", "cuda"] if cuda_built() else ["cpu"]
             dist.Backend.register_backend(NAME, _make, extended_api=True, devices=devices)
     except Exception as e:
         logging.getLogger(__name__).warning("berth: torch.distributed gets no backend %r: %s", NAME, e)
