@@ -28,16 +28,31 @@ static struct {
 
 /* ---- the library ---- */
 
+/* CUDA 12 has cuGetProcAddress_v2(), which says more.  Drivers since 11.3 have the
+ * first form. */
+struct finder {
+	int (*first)(const char *, void **, int, uint64_t);
+	int (*second)(const char *, void **, int, uint64_t, int *);
+};
+
+static bool find_call(const struct finder *f, const char *name, int version,
+		      void **call)
+{
+	*call = NULL;
+	if (f->second && !f->second(name, call, version, 0, NULL) && *call)
+		return true;
+	return f->first && !f->first(name, call, version, 0) && *call;
+}
+
 static const char *take_calls(void *lib)
 {
-	int (*get)(const char *, void **, int, uint64_t, int *);
+	struct finder f;
 
-	*(void **)&get = dlsym(lib, "cuGetProcAddress_v2");
-	if (!get)
-		return "the NVIDIA driver is older than CUDA 12";
+	*(void **)&f.first = dlsym(lib, "cuGetProcAddress");
+	*(void **)&f.second = dlsym(lib, "cuGetProcAddress_v2");
 #define CALL(name, version, arguments)                                                 \
-	if (get(#name, (void **)&cuda.name, version, 0, NULL) || !cuda.name)           \
-		return "the NVIDIA driver has no " #name;
+	if (!find_call(&f, #name, version, (void **)&cuda.name))                       \
+		return "the NVIDIA driver is older than CUDA 11.4, it has no " #name;
 #include "lib/backend/cuda_calls.def"
 #undef CALL
 	return NULL;

@@ -809,8 +809,8 @@ int cuPointerGetAttributes(unsigned n, int *attribute, void **data, uint64_t p)
 	return CUDA_SUCCESS;
 }
 
-int cuGetProcAddress_v2(const char *name, void **call, int version, uint64_t flags,
-			int *status)
+/* A driver of VERSION finds NAME. */
+static int find_call(const char *name, void **call, int version, long driver)
 {
 #define CALL(call, since, arguments) { #call, since, (void *)call },
 	static const struct {
@@ -822,14 +822,28 @@ int cuGetProcAddress_v2(const char *name, void **call, int version, uint64_t fla
 #include "tests/standin/cuda_calls.def"
 	};
 #undef CALL
+
+	*call = NULL;
+	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+		if (!strcmp(calls[i].name, name) && calls[i].since <= version &&
+		    calls[i].since <= driver)
+			*call = calls[i].call;
+	return *call ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+int cuGetProcAddress_v2(const char *name, void **call, int version, uint64_t flags,
+			int *status)
+{
 	const long driver = standin_number("STANDIN_DRIVER", 12000);
 
 	(void)flags;
 	(void)status;
-	*call = NULL;
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-		if (!strcmp(calls[i].name, name) && calls[i].since <= version &&
-		    calls[i].since <= driver && driver >= 12000)
-			*call = calls[i].call;
-	return *call ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	return find_call(name, call, version, driver < 12000 ? 0 : driver);
+}
+
+/* CUDA 12's header has the name for the other form. */
+int cuGetProcAddress(const char *name, void **call, int version, uint64_t flags)
+{
+	(void)flags;
+	return find_call(name, call, version, standin_number("STANDIN_DRIVER", 12000));
 }

@@ -65,6 +65,7 @@ enum { CU_STREAM_NON_BLOCKING = 1 };
 #undef CALL
 int cuGetProcAddress_v2(const char *name, void **call, int version, uint64_t flags,
 			int *status);
+int cuGetProcAddress(const char *name, void **call, int version, uint64_t flags);
 
 /* ---- libnccl ---- */
 
