@@ -125,8 +125,12 @@ static struct cuda_stage *cuda_make_stage(int device, size_t bytes, const char *
 berth_result cuda_stage(int device, size_t bytes, void **stage, void **room,
 			const char **why)
 {
-	struct cuda_stage *s = cuda_find_unused(device, bytes);
+	struct cuda_stage *s;
 
+	*why = cuda_load();
+	if (*why)
+		return BERTH_UNSUPPORTED;
+	s = cuda_find_unused(device, bytes);
 	if (!s)
 		s = cuda_make_stage(device, bytes, why);
 	if (!s)

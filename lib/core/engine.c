@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/devices.h"
 #include "lib/base/sleep.h"
 #include "lib/base/wait.h"
 #include "lib/core/arrive.h"
@@ -179,10 +180,17 @@ static berth_result engine_enter_all(struct berth_set *s, struct berth_request *
 /* After the collectives of R have been entered: nothing can be refused any more. */
 static void engine_post_messages(struct berth_request *r)
 {
-	for (size_t i = 0; i < r->nmessages; i++)
-		r->message[i] = (struct message){ .op = &r->op[r->n + i],
+	for (size_t i = 0; i < r->nmessages; i++) {
+		struct op *op = &r->op[r->n + i];
+
+		r->message[i] = (struct message){ .op = op,
 						  .owner = r,
 						  .done = request_message_done };
+		if (op_is_device(op))
+			r->message[i].bounce = (struct bounce){
+				.back = device_of(op->memory), .ready = op->mark
+			};
+	}
 	if (!r->n)
 		request_become(r, REQUEST_RUNNING);
 	messages_post(&r->set->comm, r->message, r->nmessages, r->deadline_ns);
@@ -207,7 +215,7 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 		messages = 0;
 	}
 	for (size_t i = 0; !rc && i < k; i++)
-		if (r[i]->ndevice) {
+		if (request_is_on_device(r[i])) {
 			rc = request_mark(r[i], &no_mark);
 			if (rc)
 				rc = request_refuse(rc, r[i]->op, why, no_mark);
@@ -387,6 +395,12 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
  * for no limit. */
 static bool engine_wait_for_start(struct berth_request *r, uint64_t until_ns)
 {
+	if (r->nbounced) { /* what they receive is there when they end */
+		if (r->n && request_want(r))
+			set_ring(r->set);
+		engine_wait_for_messages(r, until_ns);
+		return request_is_done(r);
+	}
 	if (request_state(r) < REQUEST_RUNNING && !request_is_done(r)) {
 		request_want(r);
 		engine_want_at_once(r);
@@ -412,7 +426,7 @@ berth_result engine_wait_stream(struct berth_request *r, void *stream,
 {
 	berth_result rc = BERTH_OK;
 
-	if (!r->ndevice)
+	if (!request_is_on_device(r))
 		return request_refuse(BERTH_INVALID, r->op, why,
 				      "the request has nothing in a device's memory");
 	if (!engine_wait_for_start(r, timeout_ms >= 0 ? clock_until(timeout_ms) : 0))
@@ -583,7 +597,8 @@ static berth_result engine_run_device(struct berth_set *s, struct op *op,
 
 	if (rc)
 		return request_refuse(rc, op, why, no_mark);
-	if (atomic_load_explicit(&s->collectives, memory_order_relaxed)) {
+	if (op_is_message(op) ||
+	    atomic_load_explicit(&s->collectives, memory_order_relaxed)) {
 		rc = engine_submit(s, op, 1, &r, why);
 		op->marked &= rc != BERTH_OK;
 	} else {

@@ -30,6 +30,7 @@ struct messages {
 	struct turn own, relief;
 	struct world *world;
 	struct p2p *p2p;
+	struct bounces *bounces;
 	_Atomic bool runs; /* OWN has turns, for a caller whose use has begun */
 	_Atomic uint32_t in_flight, uses;
 	_Atomic uint32_t waiters;    /* in messages_wait() */
@@ -89,7 +90,8 @@ static uint64_t messages_rest(struct messages *m, uint64_t now, bool moved)
 static void messages_move(struct messages *m, struct turn *t)
 {
 	const uint64_t now = clock_ns();
-	bool moved = false;
+	bool moved = bounce_look(m->bounces);
+	uint64_t copies_ns;
 
 	while (p2p_progress(m->p2p)) {
 		moved = true;
@@ -101,14 +103,17 @@ static void messages_move(struct messages *m, struct turn *t)
 		t->until_ns = messages_rest(m, now, moved);
 	else
 		t->until_ns = messages_listen(m, now, moved);
+	copies_ns = bounce_next_look(m->bounces, now);
+	if (copies_ns && (!t->until_ns || t->until_ns > copies_ns))
+		t->until_ns = copies_ns;
 }
 
 static bool messages_take_turn(struct turn *t)
 {
 	struct messages *m = (struct messages *)t;
 
-	if (m->dozed && !atomic_load(&m->dozes)) { /* a post has rung */
-		m->dozed = false;
+	if (m->dozed && !atomic_load(&m->dozes) && !bounce_next_look(m->bounces, 1)) {
+		m->dozed = false; /* a post has rung */
 		t->until_ns = clock_ns() + DOZE_NS;
 	} else {
 		messages_move(m, t);
@@ -241,6 +246,8 @@ static bool messages_is_lost(void *ctx, unsigned rank)
 	return world_is_lost(((struct messages *)ctx)->world, rank);
 }
 
+static const struct bounce_hooks messages_bounces;
+
 struct messages *messages_open(struct world *w, void *region, struct bell *bells,
 			       struct net *net)
 {
@@ -260,9 +267,11 @@ struct messages *messages_open(struct world *w, void *region, struct bell *bells
 	m->dozes = m->dozed = true;
 	m->own.hooks = &messages_turns;
 	m->relief.hooks = &messages_relief_turns;
-	m->p2p = p2p_open(&config);
+	m->bounces = bounces_open(&messages_bounces);
+	m->p2p = m->bounces ? p2p_open(&config) : NULL;
 	if (m->p2p)
 		return m;
+	bounces_close(m->bounces);
 	free(m);
 	return NULL;
 }
@@ -277,6 +286,7 @@ void messages_close(struct messages *m)
 	p2p_listen_no_more(m->p2p);
 	p2p_close(m->p2p);
 	turn_leave(&m->own); /* until then a connection that came may have started it */
+	bounces_close(m->bounces);
 	free(m);
 }
 
@@ -401,7 +411,9 @@ static void messages_say_why(const struct message *m, berth_result rc,
 	why->rc = rc;
 	snprintf(why->tensor, sizeof why->tensor, "%s", op->name ? op->name : "");
 	op_words(words, sizeof words, op);
-	if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
+	if (m->bounce.why)
+		snprintf(why->text, sizeof why->text, "%s: %s", words, m->bounce.why);
+	else if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
 		why->missing[why->nmissing++] = c->members->rank[op->peer];
 		*cut = '\0';
 		if (rc == BERTH_PEER_LOST)
@@ -434,13 +446,14 @@ static void messages_give(const struct message *m)
 		*op->from = (int)p->from;
 }
 
-static void messages_done(struct p2p_message *p)
+static void messages_finish(struct message *m)
 {
-	struct message *m = p->ctx;
 	struct messages *all = m->comm->world->messages;
+	const struct p2p_message *p = &m->p2p;
 	struct failure why;
 	bool begun;
 
+	bounce_end(m);
 	if (!p->rc && !p->sends)
 		messages_give(m);
 	if (p->rc)
@@ -453,7 +466,7 @@ static void messages_done(struct p2p_message *p)
 		all->is_in_call = false;
 }
 
-/* ---- how it begins ---- */
+/* ---- room for what comes ---- */
 
 /* Memory of the library's, for berth_free(). */
 static void *messages_make_room(void *ctx, uint64_t bytes)
@@ -493,6 +506,70 @@ static void *ask_for_room(void *ctx, uint64_t bytes)
 	return r.at;
 }
 
+/* ---- on a device ---- */
+
+/* What M got goes from its buffer to the device. */
+static berth_result messages_unload(struct message *m)
+{
+	struct messages *all = m->comm->world->messages;
+	const struct op *op = m->op;
+	void *out = op->coll.out;
+	berth_result rc;
+
+	if (op->room == UINT64_MAX)
+		out = ask_for_room(m, m->p2p.got);
+	rc = out ? bounce_give(all->bounces, m, out, m->p2p.got) : BERTH_MEMORY;
+	if (!rc)
+		messages_ring(all);
+	return rc;
+}
+
+static void messages_done(struct p2p_message *p)
+{
+	struct message *m = p->ctx;
+
+	if (!p->rc && !p->sends && m->bounce.stage && p->got) {
+		p->rc = messages_unload(m);
+		if (!p->rc)
+			return;
+	}
+	messages_finish(m);
+}
+
+static void *messages_make_buffer(void *ctx, uint64_t bytes)
+{
+	struct message *m = ctx;
+
+	return bounce_begin(m, bytes) ? NULL : m->bounce.room;
+}
+
+static void messages_post_copied(struct message *m)
+{
+	m->p2p.rc = p2p_post(m->comm->messages, &m->p2p, 1);
+	if (m->p2p.rc)
+		messages_finish(m);
+}
+
+static void messages_are_copied(struct message *m, berth_result rc)
+{
+	m->p2p.rc = rc;
+	messages_finish(m);
+}
+
+static berth_result messages_look_at(const struct message *m)
+{
+	const uint64_t until_ns = m->p2p.deadline_ns;
+	const berth_result rc = messages_look((void *)(uintptr_t)m->comm);
+
+	return !rc && until_ns && clock_ns() >= until_ns ? BERTH_TIMEOUT : rc;
+}
+
+static const struct bounce_hooks messages_bounces = { .post = messages_post_copied,
+						      .over = messages_are_copied,
+						      .look = messages_look_at };
+
+/* ---- how it begins ---- */
+
 static void messages_fill(struct message *m, uint64_t deadline_ns)
 {
 	const struct op *op = m->op;
@@ -513,9 +590,33 @@ static void messages_fill(struct message *m, uint64_t deadline_ns)
 	};
 	if (!sends && op->room == UINT64_MAX) {
 		m->p2p.bytes = 0;
-		m->p2p.alloc = op->alloc ? ask_for_room : messages_make_room;
+		m->p2p.alloc = op_is_device(op) ? messages_make_buffer
+			       : op->alloc      ? ask_for_room
+						: messages_make_room;
 		m->p2p.alloc_ctx = m;
 	}
+}
+
+static berth_result messages_post_one(struct messages *all, struct message *m)
+{
+	const uint64_t bytes = m->p2p.bytes;
+	berth_result rc = BERTH_OK;
+
+	m->bounce.stage = NULL;
+	if (op_is_device(m->op) && all->world->params.device == DEVICE_ONLY_NCCL) {
+		m->bounce.why = "messages do not go by NCCL, and BERTH_DEVICE is "
+				"nccl-only";
+		rc = BERTH_UNSUPPORTED;
+	} else if (op_is_device(m->op) && bytes) {
+		rc = bounce_begin(m, bytes);
+		m->p2p.in = m->p2p.out = m->bounce.room;
+	}
+	if (rc || !m->p2p.sends || !bounce_is_needed(all->bounces, m))
+		return rc ? rc : p2p_post(m->comm->messages, &m->p2p, 1);
+	rc = bounce_send(all->bounces, m, bytes);
+	if (!rc)
+		messages_ring(all);
+	return rc;
 }
 
 bool messages_begin(struct messages *m)
@@ -544,10 +645,10 @@ void messages_post(const struct comm *c, struct message *message, size_t n,
 		message[i].comm = c;
 		messages_fill(&message[i], deadline_ns);
 		if (!rc)
-			rc = p2p_post(c->messages, &message[i].p2p, 1);
+			rc = messages_post_one(m, &message[i]);
 		if (rc) {
 			message[i].p2p.rc = rc;
-			messages_done(&message[i].p2p);
+			messages_finish(&message[i]);
 		}
 	}
 	if (atomic_exchange(&m->dozes, false))

@@ -285,7 +285,7 @@ static const char *take_device(struct op *op, const struct berth_desc *d)
 	op->ready = d->ready;
 	op->marked = false;
 	op->mark = NULL;
-	if (op_is_message(op) || (!d->out && d->made && !d->alloc))
+	if (!d->out && d->made && !d->alloc)
 		return op_not_there;
 	return NULL;
 }

@@ -90,10 +90,11 @@ struct berth_request *request_make(struct berth_set *s, const struct op *op, siz
 	size_t bytes = sizeof(struct berth_request) + n * sizeof *op +
 		       messages * sizeof(struct message);
 	struct berth_request *r;
-	size_t devices = 0;
+	size_t devices = 0, bounced = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		devices += op_is_device(&op[i]);
+		devices += op_is_device(&op[i]) && !op_is_message(&op[i]);
+		bounced += op_is_device(&op[i]) && op_is_message(&op[i]);
 		bytes += request_text_bytes(op[i].name) +
 			 request_text_bytes(op[i].shape);
 		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
@@ -103,6 +104,7 @@ struct berth_request *request_make(struct berth_set *s, const struct op *op, siz
 	if (!r)
 		return NULL;
 	memset(r, 0, sizeof *r);
+	r->nbounced = bounced;
 	r->ndevice = devices;
 	r->n = n - messages;
 	r->nmessages = messages;
@@ -161,10 +163,17 @@ berth_result request_refuse(berth_result rc, const struct op *op, struct failure
 	return rc;
 }
 
+static void request_forget_ops(struct op *op, size_t n)
+{
+	for (size_t k = 0; k < n; k++)
+		if (op_is_device(&op[k]))
+			comm_device_forget(&op[k]);
+}
+
 void request_drop(struct berth_request *r, bool keeps_mark)
 {
-	if (r->ndevice && !keeps_mark)
-		request_forget(r);
+	if (request_is_on_device(r) && !keeps_mark)
+		request_forget_ops(r->op, r->n + r->nmessages);
 	set_let_go(r->set);
 	free(r);
 }
@@ -516,7 +525,7 @@ berth_result request_mark(struct berth_request *r, const char **why)
 {
 	berth_result rc = BERTH_OK;
 
-	for (size_t k = 0; !rc && k < r->n; k++)
+	for (size_t k = 0; !rc && k < r->n + r->nmessages; k++)
 		if (op_is_device(&r->op[k]) && !r->op[k].marked)
 			rc = comm_device_mark(&r->set->comm, &r->op[k], why);
 	return rc;
@@ -524,7 +533,6 @@ berth_result request_mark(struct berth_request *r, const char **why)
 
 void request_forget(struct berth_request *r)
 {
-	for (size_t k = 0; r->ndevice && k < r->n; k++)
-		if (op_is_device(&r->op[k]))
-			comm_device_forget(&r->op[k]);
+	if (r->ndevice)
+		request_forget_ops(r->op, r->n);
 }

@@ -42,7 +42,8 @@ struct berth_request {
 	bool beside;         /* the plan does not expect it in this cycle */
 	uint32_t bucket, at; /* while a round runs it */
 	int priority;
-	size_t ndevice;     /* operations on devices */
+	size_t nbounced;    /* messages on devices */
+	size_t ndevice;     /* collectives on devices */
 	size_t nworks;      /* that they became; valid from RUNNING on */
 	struct work **work; /* room for NDEVICE */
 	uint64_t submitted_ns, deadline_ns; /* 0: never */
@@ -148,8 +149,15 @@ extern const struct work_hooks request_works;
 void request_attach(struct work *w, struct berth_request **r, size_t n);
 /* W does not come. */
 void request_detach(struct work *w);
-/* Marks of R's operations; of those that did not begin. */
+/* Has R anything in a device's memory? */
+static inline bool request_is_on_device(const struct berth_request *r)
+{
+	return r->ndevice || r->nbounced;
+}
+
+/* Marks of R's operations. */
 berth_result request_mark(struct berth_request *r, const char **why);
+/* Marks of R's collectives that did not begin are forgotten. */
 void request_forget(struct berth_request *r);
 
 #endif
