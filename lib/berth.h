@@ -69,7 +69,8 @@ typedef enum berth_result {
 	BERTH_MEMORY = 9,    /* out of memory */
 	BERTH_AUTH = 10, /* a peer does not have the job's key, or did not send it */
 	BERTH_UNSUPPORTED = 11, /* not in this build, or not in this back end */
-	BERTH_SYSTEM = 12       /* a system call failed */
+	BERTH_SYSTEM = 12       /* a system call failed, or the end of an operation in
+				   GPU memory hangs: its arrays stay in use */
 } berth_result;
 
 typedef enum berth_type {
@@ -307,12 +308,17 @@ int berth_set_member(const berth_set *set, int i);
  *                                     scaled integers; Adasum; all operations of a set
  *                                     of which two ranks share a GPU, unless
  *                                     NCCL_HOSTID tells them apart, or have different
- *                                     NCCLs, or one has none, or that can't join them
- *   BERTH_UNSUPPORTED                 messages; MADE; counts of one's own in place; a
- *                                     stream that captures a CUDA graph; a rank without
- *                                     a driver of CUDA 12 or later
+ *                                     NCCLs, or one has none, or that can't join them;
+ *                                     an operation of which other ranks have their
+ *                                     arrays in the host's memory; messages
+ *   BERTH_UNSUPPORTED                 MADE; counts of one's own in place; a stream that
+ *                                     captures a CUDA graph; a rank without a driver of
+ *                                     CUDA 11.4 or later
  * Through the host's memory the result is that of host memory, and a blocking call
- * waits until it is there, and its copy to OUT is on the stream.  One rank then says
+ * waits until it is there, and its copy to OUT is on the stream; of messages, and where
+ * other ranks have host memory, until the copy is done.  A message needs page-locked
+ * memory of its size, which the library keeps for others.  A send and a receive may
+ * have different memories.  One rank then says
  * why NCCL is not used (berth_config's log).  BERTH_DEVICE=host in the environment
  * asks for that way.  With BERTH_DEVICE=nccl-only it is an error, BERTH_UNSUPPORTED.
  *
@@ -323,7 +329,10 @@ int berth_set_member(const berth_set *set, int i);
  * which rounds to the type: a sum of f16 that overflows before it is scaled stays
  * infinite.  NCCL's connections between hosts are neither authenticated nor encrypted:
  * with BERTH_NET_SECURE=aead arrays go through the host's memory between hosts, unless
- * BERTH_NCCL_CLEAR=1. */
+ * BERTH_NCCL_CLEAR=1.
+ *
+ * When berth_wait() returns, with an error, too, NCCL uses the arrays no longer.  If
+ * what ends it hangs for 10 s, the error is BERTH_SYSTEM: the arrays stay in use. */
 
 #define BERTH_ANY (-1) /* root of BERTH_RECV: any rank */
 /* A stream on which nothing waits; other streams as DLPack numbers them. */

@@ -6,6 +6,7 @@
 
 #include "lib/base/sleep.h"
 #include "lib/core/comm.h"
+#include "lib/core/comm_device.h"
 #include "lib/core/queue.h"
 #include "lib/core/request.h"
 #include "lib/core/rest.h"
@@ -184,84 +185,166 @@ enum progress round_failed(struct berth_set *s, berth_result rc)
 
 /* ---- different operations ---- */
 
-/* Finds the operation of R that ranks have called for in different ways.  R may be
- * NULL. */
-static berth_result round_find_different(struct berth_set *s,
-					 const struct berth_request *r, size_t *which)
+/* What a rank says of an operation: its signature as if it were on the host, and where
+ * its arrays are. */
+enum { SIGNATURE = 8, SAID = SIGNATURE + 1 };
+enum { ON_HOST = 'h', ON_DEVICE = 'd', DIFFER = '-' };
+
+/* How ranks have called for a request in different ways. */
+struct difference {
+	size_t which; /* of its operations: the first that differs */
+	bool mixed;   /* all are the same but for the memory of their arrays */
+	char memory[BACKEND_TEXT_BYTES / SAID]; /* of each; DIFFER: on the ranks */
+};
+
+/* An operation for which memories may differ is said to be the same in both. */
+static bool round_may_be_mixed(const struct berth_set *s, const struct op *op)
 {
-	enum { DIGITS = 8 };
+	return !op->own_counts && s->world->params.device != DEVICE_ONLY_NCCL;
+}
+
+/* TEXT becomes what this rank says of R.  Its length. */
+static size_t round_say(const struct berth_set *s, const struct berth_request *r,
+			char text[BACKEND_TEXT_BYTES])
+{
+	size_t at = 0;
+
+	for (size_t k = 0; k < r->n && at + SAID < BACKEND_TEXT_BYTES; k++) {
+		const struct op *op = &r->op[k];
+		const uint32_t signature =
+			round_may_be_mixed(s, op)
+				? op_sign_anywhere(op, s->members.n)
+				: op->coll.signature;
+
+		at += (size_t)snprintf(text + at, BACKEND_TEXT_BYTES - at, "%08x%c",
+				       signature,
+				       op_is_device(op) ? ON_DEVICE : ON_HOST);
+	}
+	return at;
+}
+
+/* FOUND so far, of the rank that said FIRST and others, goes on with what another rank
+ * SAID. */
+static void round_compare_said(struct difference *found, const char *first,
+			       const char *said)
+{
+	size_t k = 0;
+
+	while (first[k] && (first[k] == said[k] || k % SAID == SIGNATURE)) {
+		if (first[k] != said[k])
+			found->memory[k / SAID] = DIFFER;
+		k++;
+	}
+	if (first[k] || said[k])
+		found->mixed = false;
+	if (k / SAID < found->which)
+		found->which = k / SAID;
+}
+
+/* R may be NULL. */
+static berth_result round_find_different(struct berth_set *s,
+					 const struct berth_request *r,
+					 struct difference *found)
+{
 	struct comm *c = &s->comm;
 	char text[BACKEND_TEXT_BYTES] = RUN_JOINED;
 	const char **said, *first = NULL;
-	size_t at = 0, same = sizeof text;
+	const size_t bytes = r ? round_say(s, r, text) : 0;
 	berth_result rc;
 
-	for (size_t k = 0; r && k < r->n && at + DIGITS < sizeof text; k++)
-		at += (size_t)snprintf(text + at, sizeof text - at, "%08x",
-				       r->op[k].coll.signature);
+	found->which = r ? r->n : 0;
+	found->mixed = r && bytes == r->n * SAID;
+	for (size_t k = 0; k < bytes / SAID; k++)
+		found->memory[k] = text[k * SAID + SIGNATURE];
 	rc = comm_explain(c, text, &said);
 	for (unsigned i = 0; !rc && i < c->members->n; i++) {
-		size_t k = 0;
-
-		if (run_has_joined(said[i]))
+		if (run_has_joined(said[i])) {
+			found->mixed = false;
 			continue;
+		}
 		first = first ? first : said[i];
-		while (first[k] && first[k] == said[i][k])
-			k++;
-		same = first != said[i] && k < same ? k : same;
+		round_compare_said(found, first, said[i]);
 	}
-	*which = same / DIGITS;
-	if (r && *which >= r->n)
-		*which = r->n - 1;
+	for (size_t k = 0; r && found->which == r->n && k < bytes / SAID; k++)
+		if (found->memory[k] == DIFFER)
+			found->which = k;
+	if (r && found->which == r->n)
+		found->which--;
 	return rc;
 }
 
-/* One that ranks have called for in different ways: all of them hear how. */
-static berth_result round_tell_difference(struct berth_set *s, struct berth_request *r)
+static berth_result round_do_mixed(struct berth_set *s, struct berth_request *r,
+				   const struct difference *found, struct failure *why)
+{
+	berth_result rc = BERTH_OK;
+
+	s->beginning = r->ndevice ? r : NULL;
+	for (size_t k = 0; !rc && k < r->n; k++)
+		rc = found->memory[k] == DIFFER
+			     ? comm_device_run_mixed(&s->comm, &r->op[k],
+						     r->deadline_ns)
+			     : run_alone(s, &r->op[k], r->deadline_ns, why);
+	s->beginning = NULL;
+	trace_count(&s->count.operations, rc ? 0 : r->n);
+	if (rc == BERTH_UNSUPPORTED)
+		comm_failed(&s->comm, rc, r->op, why);
+	why->rc = rc;
+	return rc == BERTH_UNSUPPORTED || rc == BERTH_MISMATCH ? BERTH_OK : rc;
+}
+
+/* WHICH of R's operations is the first of which ranks have said different things. */
+static berth_result round_say_difference(struct berth_set *s,
+					 const struct berth_request *r, size_t which,
+					 struct failure *why)
 {
 	struct comm *c = &s->comm;
 	char code[OP_CODE_BYTES] = RUN_JOINED;
-	struct failure why = { .rc = BERTH_MISMATCH };
 	const char **said;
-	size_t which;
-	berth_result rc = round_find_different(s, r, &which);
+	berth_result rc;
 
-	if (!rc && r)
+	if (r)
 		op_encode(code, &r->op[which]);
-	if (!rc)
-		rc = comm_explain(c, code, &said);
+	rc = comm_explain(c, code, &said);
 	if (rc || !r)
 		return rc;
-	run_say_sides(c, &r->op[which], said, &why);
-	snprintf(why.tensor, sizeof why.tensor, "%s",
+	why->rc = BERTH_MISMATCH;
+	run_say_sides(c, &r->op[which], said, why);
+	snprintf(why->tensor, sizeof why->tensor, "%s",
 		 r->op[which].name ? r->op[which].name : "");
 	trace_count(&s->count.errors, 1);
-	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
 	return BERTH_OK;
+}
+
+/* Ranks have called for R in different ways: *WHY is what it comes to, on all ranks. */
+static berth_result round_settle(struct berth_set *s, struct berth_request *r,
+				 struct failure *why)
+{
+	struct difference found;
+	const berth_result rc = round_find_different(s, r, &found);
+
+	memset(why, 0, sizeof *why);
+	if (rc)
+		return rc;
+	return found.mixed ? round_do_mixed(s, r, &found, why)
+			   : round_say_difference(s, r, found.which, why);
 }
 
 static enum progress round_all_have_blocked(struct berth_set *s,
 					    struct berth_request *r)
 {
-	struct failure why = { .rc = BERTH_MISMATCH };
-	char code[OP_CODE_BYTES];
-	const char **said;
+	struct failure why;
 	berth_result rc;
 
 	round_begin_turn(s, 1);
-	op_encode(code, r->op);
-	rc = comm_explain(&s->comm, code, &said);
+	rc = round_settle(s, r, &why);
 	if (rc)
 		return round_failed(s, rc);
 	round_end_turn(s, BERTH_OK);
-	run_say_sides(&s->comm, r->op, said, &why);
-	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
-	trace_count(&s->count.errors, 1);
 	pthread_mutex_lock(&s->queue); /* as if it had not been submitted */
 	s->unnamed -= r->unit.number && r->unit.number == s->unnamed;
 	schedule_event(&s->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&s->queue);
-	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
+	queue_complete(s, &r, 1, why.rc, &why);
 	return PROGRESS_DID;
 }
 
@@ -617,6 +700,7 @@ static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned l
 				  struct found *found)
 {
 	struct head *list = round_list_of(s, most, leader);
+	struct failure why;
 	berth_result rc = BERTH_OK;
 
 	for (uint64_t i = 0; !rc && i < list->n; i++) {
@@ -630,7 +714,9 @@ static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned l
 			if (r)
 				rc = round_lacks(s, r, &common);
 		} else if (!common.same) {
-			rc = round_tell_difference(s, r);
+			rc = round_settle(s, r, &why);
+			if (!rc && r)
+				queue_complete(s, &r, 1, why.rc, &why);
 		} else if (common.joined) {
 			found->did = true;
 			rc = round_do_with_joined(s, r);

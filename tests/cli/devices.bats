@@ -27,11 +27,25 @@ does() { # [OPTION VALUE]... CASE
 	STANDIN_DELAY_US=0 does -np 2 steps
 }
 
-@test "host and device memory in one set: in one request; a difference names both sides" {
+@test "host and device memory in one set: in one request; in one operation, by way of the host" {
 	does -np 3 mix
+	does -np 2 mixed
+	[[ $output == *"rank 0 says: arrays in GPU memory go through the host's memory, in the set of rank 0 on 'host0': other ranks have theirs in the host's memory"* ]]
+	does -np 3 mixed
+	does -np 4 -hosts 2 mixed
+	export BERTH_DEVICE=nccl-only # it is a difference, and both sides are named
 	does -np 2 differ
 	does -np 3 differ
 	does -np 4 -hosts 2 differ
+}
+
+@test "messages of a device's memory keep their order, and wait for their streams" {
+	does -np 1 messages
+	does -np 2 messages
+	does -np 4 -hosts 2 messages
+	does -np 2 -hosts 2 messages-late
+	STANDIN_MISTAKE=done run -1 timeout -k 5 60 "$DEVICES" -np 2 messages
+	BERTH_DEVICE=nccl-only does -np 2 messages-refused
 }
 
 @test "sets that wait for each other in a circle" {
@@ -51,7 +65,8 @@ does() { # [OPTION VALUE]... CASE
 	does -np 3 lacks
 	does -np 3 join
 	does -np 2 versions
-	STANDIN_DRIVER=11080 does -np 3 too-old
+	STANDIN_DRIVER=11030 does -np 3 too-old
+	STANDIN_DRIVER=11040 does -np 2 steps # by the first form of cuGetProcAddress()
 }
 
 @test "BERTH_DEVICE=host: all operations go through the host's memory" {
@@ -164,6 +179,7 @@ does() { # [OPTION VALUE]... CASE
 		does -np 4 -hosts 2 "$case"
 	done
 	STANDIN_MISTAKE=abort-hangs does -np 3 die-in-kernel
+	[[ $output == *"says: what was to end the operations on the device hangs: their arrays stay in use"* ]]
 }
 
 @test "a rank that is late, one that aborts, one that leaves" {

@@ -219,7 +219,6 @@ static void prepare(struct operation *o)
 	const bool is_message = o->kind >= BERTH_SEND;
 
 	find_counts(o);
-	o->is_device &= !is_message;
 	o->in_place = !is_message && !own(o->id, 100, 3);
 	if (o->is_device && o->counting == OWN_COUNTS) /* nobody makes room for it */
 		o->in_place = false;

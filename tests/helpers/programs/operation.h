@@ -52,8 +52,8 @@ struct operation {
 };
 
 /* Some arrays are in the memory of a stand-in device, and go by NCCL where it can, or
- * all by the host. */
-enum { NO_DEVICES, BY_NCCL, BY_HOST };
+ * all by the host.  MIXED: by NCCL, but of some operations they are there on some ranks only. */
+enum { NO_DEVICES, BY_NCCL, BY_HOST, MIXED };
 static int with_devices;
 static unsigned long checks;
 /* Operations that are known to fail (PROGRAMS_KNOWN in the environment):
@@ -162,6 +162,8 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		BERTH_GATHER,    BERTH_SCATTER,       BERTH_SCATTER
 	};
 
+	bool mixed;
+
 	o->kind = kind ? kind : kinds[choose(o->id, 1, sizeof kinds / sizeof *kinds)];
 	o->type = (berth_type)choose(o->id, 2, TYPE_COUNT);
 	o->root = (int)choose(o->id, 3, (unsigned)o->group->n);
@@ -176,7 +178,12 @@ static void choose_operation(struct operation *o, berth_kind kind)
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
 	o->is_device = with_devices && choose(o->id, 6, 2);
-	o->by_nccl = with_devices == BY_NCCL &&
+	mixed = with_devices == MIXED && !o->joined && o->group->n > 1 &&
+		o->counting != OWN_COUNTS && !choose(o->id, 7, 3);
+	if (mixed) /* on some ranks, but not on all */
+		o->is_device = (1 + choose(o->id, 8, (1u << o->group->n) - 2)) >>
+				       o->group->me & 1;
+	o->by_nccl = with_devices && with_devices != BY_HOST && !mixed &&
 		     (!reduces(o->kind) ||
 		      (has_nccl_type(o->type) && o->op < BERTH_BAND &&
 		       (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));
