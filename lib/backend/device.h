@@ -119,6 +119,9 @@ struct device_backend {
 	/* Ends the works that run, or are on their way, without a result.  Nothing of
 	 * the group is freed.  No work is started after this. */
 	void (*revoke)(void *group);
+	/* After test() or begun() has failed: the end of what revoke() ended hangs, and
+	 * W is given up.  Its arrays stay in use.  NULL: that can't be. */
+	bool (*hangs)(const void *group);
 	/* Why the last call failed, in words, or NULL. */
 	const char *(*says)(const void *group);
 	/* Writes to TEXT what does the works, with its version. */

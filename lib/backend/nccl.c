@@ -63,6 +63,7 @@ struct nccl_group {
 	int device;
 	void *comm, *stream;
 	bool revoked;
+	bool hangs; /* the end that revoke() began */
 	uint64_t revoked_ns;
 	_Atomic bool ended; /* the communicator, after that */
 	_Atomic int holders;
@@ -201,6 +202,11 @@ static berth_result nccl_look(void *group)
 	if (nccl.ncclCommGetAsyncError(g->comm, &rc))
 		return BERTH_SYSTEM;
 	return nccl_result(rc);
+}
+
+static bool nccl_hangs(const void *group)
+{
+	return ((const struct nccl_group *)group)->hangs;
 }
 
 static const char *nccl_says(const void *group)
@@ -399,9 +405,12 @@ static void nccl_revoke(void *group)
 }
 
 /* ncclCommAbort() may hang.  Then a work that runs is given up, with all it has. */
-static bool nccl_has_time(const struct nccl_group *g)
+static bool nccl_has_time(struct nccl_group *g)
 {
-	return clock_ns() - g->revoked_ns < ABORT_NS;
+	if (clock_ns() - g->revoked_ns < ABORT_NS)
+		return true;
+	g->hangs = true;
+	return false;
 }
 
 static void nccl_leave(void *group)
@@ -904,6 +913,7 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .follow = nccl_follow,
 					     .end = nccl_end,
 					     .revoke = nccl_revoke,
+					     .hangs = nccl_hangs,
 					     .says = nccl_says,
 					     .tells = nccl_tells,
 					     .leave = nccl_leave,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/log.h"
 #include "lib/base/sleep.h"
 #include "lib/base/wait.h"
 #include "lib/core/comm.h"
@@ -67,6 +68,9 @@ static void set_state(struct work *w, enum work_state state)
 
 /* ---- the end of one; no lock is held ---- */
 
+static const char works_hangs[] =
+	"what was to end the operations on the device hangs: their arrays stay in use";
+
 static void works_say_why(struct work *w)
 {
 	char words[OP_WORDS_BYTES];
@@ -74,8 +78,15 @@ static void works_say_why(struct work *w)
 	w->why = calloc(1, sizeof *w->why);
 	if (!w->why)
 		return;
-	if (!w->is_ours && comm_broken(w->comm, w->why))
+	if (!w->is_ours && comm_broken(w->comm, w->why)) {
+		const size_t at = strlen(w->why->text);
+
+		if (w->hangs)
+			snprintf(w->why->text + at, sizeof w->why->text - at, "; %s",
+				 works_hangs);
+		w->why->rc = w->rc;
 		return;
+	}
 	op_words(words, sizeof words, w->op);
 	w->why->rc = w->rc;
 	snprintf(w->why->text, sizeof w->why->text, "%s: %s%s%s", words,
@@ -93,6 +104,8 @@ static void finish_one(struct work *w)
 		w->of->back->forget(w->ready[i]);
 	if (w->rc)
 		works_say_why(w);
+	if (w->hangs && !atomic_exchange(&w->of->has_said, true))
+		log_say(BERTH_LOG_WARNING, "%s", works_hangs);
 	w->hooks->over(w);
 }
 
@@ -139,6 +152,8 @@ static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 	const char *said = NULL;
 
 	w->is_ours = rc && rc != BERTH_BUSY && !end;
+	w->hangs = end && rc == BERTH_SYSTEM && w->back->hangs &&
+		   w->back->hangs(w->group);
 	if (w->is_ours)
 		said = w->back->says(w->group);
 	if (said)
@@ -151,7 +166,7 @@ static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 	}
 	if (rc == BERTH_BUSY)
 		return false;
-	w->rc = d->revoked && end ? end : rc;
+	w->rc = d->revoked && end && !w->hangs ? end : rc;
 	return true;
 }
 

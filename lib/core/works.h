@@ -39,6 +39,7 @@ struct comm_device {
 	_Atomic uint32_t works; /* that are not over */
 	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
 	bool revoked;
+	_Atomic bool has_said;  /* a line, that an end hangs */
 	_Atomic bool cut; /* a work is not started here that others may have started */
 	uint64_t leaves_ns; /* since when this rank leaves it */
 };
@@ -71,6 +72,7 @@ struct work {
 	uint64_t number; /* proposed, or its time */
 	bool promised;   /* a stream waits for its end, not a thread */
 	bool is_ours;    /* RC is an error of this rank */
+	bool hangs;      /* its end does: the arrays stay in use */
 	berth_result rc;
 	struct failure *why;
 	/* since when it is there, and since when it runs; 0: not seen yet */
