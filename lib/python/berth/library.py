@@ -122,10 +122,11 @@ assert clib.Desc.count.offset == _KIND + 4 * 4 + 8 * 8
 
 class Place:
     """Where arrays of a device lie: MEMORY, of clib, and the DEVICE's number."""
-    __slots__ = ("memory", "device")
+    __slots__ = ("memory", "device", "spares")
 
     def __init__(self, memory: int, device: int) -> None:
         self.memory, self.device = memory, device
+        self.spares: list[_Spare] = []
 
     def stream(self) -> int:
         """The address of the stream that the calling thread's work is on."""
@@ -166,11 +167,14 @@ def place_of(operation: Fields) -> Place | None:
 
 
 class _Spare:
-    """A descriptor and a place for a request, to be used again: to make them takes 1 us."""
-    __slots__ = ("d", "at", "later", "later_at", "timeout_ms")
+    """A descriptor and a place for a request, to be used again, by those in the list HOME: to make them takes
+    1 us.
+    """
+    __slots__ = ("d", "at", "later", "later_at", "timeout_ms", "home")
 
-    def __init__(self, d: clib.Desc | ctypes.Array[clib.Desc]) -> None:
+    def __init__(self, d: clib.Desc | ctypes.Array[clib.Desc], home: list[_Spare] | None = None) -> None:
         self.d: Any = d
+        self.home = home
         self.later, self.timeout_ms = c_void_p(), 0
         self.at, self.later_at = addressof(self.d), addressof(self.later)
 
@@ -179,17 +183,22 @@ _spares: list[_Spare] = []  # more than one where several threads are at it
 
 
 def _prepare(operation: Fields) -> _Spare:
-    """A _Spare that describes it.  Only one without more fields can be used again."""
+    """A _Spare that describes it.  One with more fields than a place can't be used again."""
     kind, type_, op, in_, out, count, name, set_, shape, root, timeout_ms, more = operation
-    if more is not None:
+    place = None if more is None or len(more) > 1 else place_of(operation)
+    if more is not None and place is None:
         get()
         return _Spare(describe(operation))
+    home = _spares if place is None else place.spares
     try:
-        spare = _spares.pop()
+        spare = home.pop()
     except IndexError:  # also the first time
         get()
-        spare = _Spare(clib.Desc(size=sizeof(clib.Desc), memory=clib.HOST))
+        spare = _Spare(clib.Desc(size=sizeof(clib.Desc), memory=clib.HOST if place is None else place.memory,
+                                 device=0 if place is None else place.device), home)
     d = spare.d
+    if place is not None:
+        d.stream = place.stream()
     _pack(d, _KIND, kind, type_, op, root, set_ or 0, in_ or 0, out or 0, count)
     if name is not None:
         d.name = name
@@ -240,6 +249,8 @@ class Operation:
                 if until is not None and time.monotonic() >= until:
                     return False
                 result = _wait(self.request, SLICE_MS if until is None else _slice_before(until))
+            if result == clib.SYSTEM:
+                _in_use.append(self.kept)
             self.request = self.kept = None
             check(result)
         return True
@@ -264,12 +275,13 @@ class OnDevice(Operation):
         if self.request is None:
             return True
         until = None if limit_s is None else time.monotonic() + limit_s
-        result = clib.BUSY
-        while result == clib.BUSY:
+        stream = self.place.stream()
+        while True:
+            result = _wait_stream(self.request, stream, SLICE_MS if until is None else _slice_before(until))
+            if result != clib.BUSY:
+                break
             if until is not None and time.monotonic() >= until:
                 return False
-            result = _wait_stream(self.request, self.place.stream(),
-                                  SLICE_MS if until is None else _slice_before(until))
         if result:
             return super().wait(limit_s)  # it raises what went wrong
         _left.append((self.request, self.kept))
@@ -284,6 +296,8 @@ def _slice_before(until: float) -> int:
 
 # (request, kept) of operations for which nobody waits: they still use their memory.
 _left: list[tuple[int, object]] = []
+# What operations kept whose end hangs on a device, which uses it for good.
+_in_use: list[object] = []
 
 
 def _leave(request: int, kept: object) -> None:
@@ -300,7 +314,8 @@ def collect() -> None:
         for entry in list(_left):
             if _poll(entry[0]) != clib.BUSY:
                 _left.remove(entry)
-                _wait(entry[0], 0)
+                if _wait(entry[0], 0) == clib.SYSTEM:
+                    _in_use.append(entry[1])
     finally:
         _collecting.release()
 
@@ -323,8 +338,8 @@ def run(kept: object, operation: Fields) -> None:
             spare.later.value = None
         raise
     finally:
-        if operation[-1] is None:
-            _spares.append(spare)
+        if spare.home is not None:
+            spare.home.append(spare)
 
 
 def _wait_for(later: c_void_p) -> int:
@@ -337,20 +352,19 @@ def _wait_for(later: c_void_p) -> int:
 
 def submit(kept: object, operation: Fields, *others: Fields) -> Operation:
     """Begin OPERATION and OTHERS of one set, Fields each, as one request.  Returns the Operation."""
-    is_plain = not others and operation[-1] is None
     if not others:
         spare = _prepare(operation)
     else:
         get()
         spare = _Spare(clib.descs(*map(describe, (operation, *others))))
-    if not is_plain:
+    if spare.home is None:
         kept = (kept, spare.d)
     later = spare.later
     try:
         result = _submit(spare.at, 1 + len(others), spare.later_at)
         if result:
             check(result)
-        place = None if is_plain else place_of(operation)
+        place = place_of(operation)
         if place is None or any(place_of(one) is None for one in others):
             begun = Operation(later.value, kept)
         else:
@@ -359,9 +373,9 @@ def submit(kept: object, operation: Fields, *others: Fields) -> Operation:
         if later.value:  # an interrupt
             _leave(later.value, kept)
         raise
-    if is_plain:
+    if spare.home is not None:
         later.value = None
-        _spares.append(spare)
+        spare.home.append(spare)
     return begun
 
 

@@ -5,7 +5,7 @@ set in the environment.  A test has CPU tensors in their place, and a stand-in o
 """
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import ContextManager, Dict, List, Tuple
 
 import torch
 
@@ -15,13 +15,15 @@ from ..operations import Array
 
 class Gpu(operations.Place[torch.Tensor]):
     """A GPU, by torch's number of it, which is CUDA's."""
-    __slots__ = ("apart",)
+    __slots__ = ("apart", "behind")
 
     def __init__(self, device: int) -> None:
         super().__init__(clib.CUDA, device)
         # The memory of what comes is of a stream on which nothing else is.  Memory of another stream may be
         # in use there by what libberth's operation does not wait for.
         self.apart: torch.cuda.Stream | None = None
+        # What the thread of Futures does comes behind the operations, and holds up nothing else.
+        self.behind: torch.cuda.Stream | None = None
 
     def stream(self) -> int:
         return torch._C._cuda_getCurrentRawStream(self.device)
@@ -36,6 +38,16 @@ class Gpu(operations.Place[torch.Tensor]):
 
     def taken(self, owner: torch.Tensor) -> None:
         owner.record_stream(torch.cuda.current_stream(self.device))
+
+    def devices(self) -> List[torch.device]:
+        """Of a Future of its tensors: who waits for it has their stream wait."""
+        return [torch.device("cuda", self.device)]
+
+    def for_futures(self) -> ContextManager[object]:
+        """The calling thread's work is on a stream of Futures."""
+        if self.behind is None:
+            self.behind = torch.cuda.Stream(self.device)
+        return torch.cuda.stream(self.behind)
 
 
 _gpus: Dict[int, Gpu] = {}

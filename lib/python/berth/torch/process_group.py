@@ -26,7 +26,7 @@ from ..errors import HorovodInternalError
 from . import process_group_world as world
 from . import tensors as arrays
 from .process_group_arrays import OPS, Area, counts, element, fields_of_sum
-from .process_group_works import Done, Work, completer
+from .process_group_works import Done, Work, completer, starter
 
 Tensors = Union[torch.Tensor, List[torch.Tensor]]
 Lists = Union[List[torch.Tensor], List[List[torch.Tensor]]]  # of the tensor of an argument, or of each one
@@ -520,17 +520,17 @@ class ProcessGroup(dist.ProcessGroup):
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
-        area = Area([tensor], on_host=True)  # libberth sends from the host's memory only
+        area = Area([tensor])
         fields = {"kind": clib.SEND, "type": kind, "in_": area.address, "root": dst, "tag": tag,
-                  "count": tensor.numel() * words}
+                  "count": tensor.numel() * words, "place": area.place}
         return self._do(None, area, [tensor], [fields])
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
         tensor, = _list(tensors)
         kind, words = element(tensor)
-        area, source = Area([tensor], is_output=True, on_host=True), ctypes.c_int(src)
+        area, source = Area([tensor], is_output=True), ctypes.c_int(src)
         fields = {"kind": clib.RECV, "type": kind, "out": area.address, "root": src, "tag": tag,
-                  "room": tensor.numel() * words, "from": source}
+                  "room": tensor.numel() * words, "from": source, "place": area.place}
         return self._do(None, (area, source), [tensor], [fields], area.restore, source)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
@@ -580,5 +580,6 @@ def _shut_down_at_exit() -> None:
     if os.getpid() != _process:
         return
     completer.stop()
+    starter.stop()
     for group in list(_groups):
         group.shutdown()

@@ -64,12 +64,11 @@ class Area:
     """
     __slots__ = ("tensors", "flat", "address", "place")
 
-    def __init__(self, list_of_tensors: Sequence[torch.Tensor], is_output: bool = False,
-                 on_host: bool = False) -> None:
+    def __init__(self, list_of_tensors: Sequence[torch.Tensor], is_output: bool = False) -> None:
         self.tensors = list_of_tensors
         self.flat: torch.Tensor | None = None
         first = list_of_tensors[0]
-        self.place = None if on_host else tensors.place_of(first)
+        self.place = tensors.place_of(first)
         if any(t.dtype != first.dtype for t in list_of_tensors):
             raise ValueError("the tensors of one operation have different types: "
                              + ", ".join(sorted({str(t.dtype) for t in list_of_tensors})))

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from .. import clib, library
 from ..errors import HorovodInternalError
+from .cuda import Gpu
 from .process_group_world import as_failure, failure
 
 
@@ -49,7 +50,7 @@ class Work(dist.Work):
     elsewhere.  SOURCE, a c_int: the rank in the group that a message came from.
 
     One thread at a time may use an operation: the one that waits, or, once there is a Future, the thread of
-    Completer.
+    Completer or Starter.
     """
 
     def __init__(self, operation: library.Operation, tensors: List[torch.Tensor],
@@ -60,6 +61,7 @@ class Work(dist.Work):
         self.error: Exception | None = None
         self.future: Future | None = None
         self.base: Any = None
+        self.waiter: Waiter | None = None  # once there is a Future
 
     def _end(self, error: Exception | None = None) -> None:
         """The operation has come to its end."""
@@ -85,11 +87,13 @@ class Work(dist.Work):
         if self.operation is not None:
             seconds = timeout.total_seconds() if timeout is not None else 0
             limit_s = seconds if seconds > 0 else None
-            done = self._wait_here(limit_s) if self.future is None else completer.wait(self, limit_s)
+            done = self._wait_here(limit_s) if self.future is None else self.waiter.wait(self, limit_s)
             if not done:
                 raise failure(f"the operation is not done after {limit_s} s; it goes on")
         if self.error is not None:
             raise self.error
+        if self.waiter is starter:
+            cast(Future, self.future).wait()  # so does the stream of this thread
         return True
 
     def synchronize(self) -> None:
@@ -117,14 +121,16 @@ class Work(dist.Work):
     def get_future(self) -> Future:
         """Of the tensors.  It does not wait."""
         if self.future is None:
-            self.base = torch.futures.Future()
+            gpu = _gpu_of(self.operation)
+            self.base = torch.futures.Future(devices=gpu.devices() if gpu else _devices_of(self.tensors))
             # Only an exception in a callback makes a Future fail for those who wait in C++.
             future = self.base.then(self._value)
             if self.is_completed():
                 self.base.set_result(None)
             else:
                 self.future = future
-                completer.add(self)
+                self.waiter = starter if gpu else completer
+                self.waiter.add(self)
             self.future = future
         return self.future
 
@@ -134,19 +140,22 @@ class Work(dist.Work):
         return self.tensors
 
 
-class Completer:
-    """A thread that waits for the operations of which somebody has a Future.  While it is in libberth, it
-    hears of another one by a message of this rank to itself.
-    """
-    TAG = 2 ** 64 - 1
+def _gpu_of(operation: library.Operation | None) -> Gpu | None:
+    return cast(Gpu, operation.place) if isinstance(operation, library.OnDevice) else None
+
+
+def _devices_of(tensors: Sequence[torch.Tensor]) -> List[torch.device]:
+    """Those that a Future of TENSORS has to know."""
+    return list({tensor.device for tensor in tensors if tensor.is_cuda})
+
+
+class Waiter:
+    """A thread that waits for the operations of which somebody has a Future."""
 
     def __init__(self) -> None:
         self.changed, self.stopped = threading.Condition(), False
         self.works: List[Work] = []
         self.thread: threading.Thread | None = None
-        self.is_inside = False  # in berth_wait_any()
-        self.bell: library.Operation | None = None  # the message that it waits for
-        self.nothing = ctypes.c_uint8()  # where that message would go
 
     def add(self, work: Work) -> None:
         """WORK has a Future now."""
@@ -172,6 +181,50 @@ class Completer:
 
     def _ring(self) -> None:
         self.changed.notify_all()
+
+    def _next(self) -> List[Work]:
+        """Those for which it waits; none when it has been stopped.  CHANGED is held."""
+        self.changed.wait_for(lambda: self.works or self.stopped)
+        return [] if self.stopped else list(self.works)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _forget(self, work: Work) -> None:
+        with self.changed:
+            self.works.remove(work)
+            self.changed.notify_all()
+        work.base.set_result(None)
+        work.base = None
+
+
+class Starter(Waiter):
+    """Of operations on devices.  A Future is done when its operation has begun, and comes behind it there."""
+
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                works = self._next()
+            if not works:
+                return
+            for work in works:  # each for 1 ms at most, since they may begin in any order
+                with cast(Gpu, _gpu_of(work.operation)).for_futures():
+                    if work._wait_here(0):
+                        self._forget(work)
+
+
+class Completer(Waiter):
+    """Of the others.  While it is in libberth, it hears of another one by a message of this rank to itself."""
+    TAG = 2 ** 64 - 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_inside = False  # in berth_wait_any()
+        self.bell: library.Operation | None = None  # the message that it waits for
+        self.nothing = ctypes.c_uint8()  # where that message would go
+
+    def _ring(self) -> None:
+        super()._ring()
         if self.is_inside:
             self.is_inside = False
             try:
@@ -187,10 +240,9 @@ class Completer:
     def _run(self) -> None:
         while True:
             with self.changed:
-                self.changed.wait_for(lambda: self.works or self.stopped)
-                if self.stopped:
+                works = self._next()
+                if not works:
                     return
-                works = list(self.works)
                 self._hang_bell()
                 self.is_inside = True
             self._wait_any(works)
@@ -221,10 +273,7 @@ class Completer:
         work._end(error)
         with self.changed:
             self.is_inside = False
-            self.works.remove(work)
-            self.changed.notify_all()
-        work.base.set_result(None)
-        work.base = None
+        self._forget(work)
 
 
 def _error_of(result: int) -> Exception | None:
@@ -235,4 +284,4 @@ def _error_of(result: int) -> Exception | None:
     return None
 
 
-completer = Completer()
+completer, starter = Completer(), Starter()

@@ -3,6 +3,7 @@ to a stand-in of NCCL (tests/standin), whose streams work behind the program's b
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from typing import Tuple
@@ -37,6 +38,12 @@ class StandIn(cuda.Gpu):
 
     def taken(self, owner: torch.Tensor) -> None:
         pass
+
+    def devices(self) -> list[torch.device]:
+        return []  # this torch knows no other than the CPU
+
+    def for_futures(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
 
     def come_to_end(self) -> None:
         """Until its stream has done all that it has: the host is about to look."""
