@@ -251,10 +251,13 @@ check-gpu: $(gpu_program)
 	@tests/gpu/run.sh
 
 # What a machine with a GPU needs for it, without network or compiler.
-gpu-pack: $(gpu_program)
-	@rm -rf .gpu && mkdir .gpu
-	@cp $(gpu_program) tests/gpu/run.sh .gpu/
-	@strip -g .gpu/gpu
+gpu-pack: $(gpu_program) all
+	@rm -rf .gpu && mkdir -p .gpu/bin .gpu/lib
+	@cp $(gpu_program) tests/gpu/run.sh tests/gpu/torch_steps.py .gpu/
+	@cp $(BUILD)/bin/runner $(BUILD)/bin/berth-agent .gpu/bin/
+	@cp $(BUILD)/lib/$(soname) .gpu/lib/
+	@cp -rL lib/python .gpu/python && find .gpu -name __pycache__ -prune -exec rm -r {} +
+	@strip -g .gpu/gpu .gpu/bin/* .gpu/lib/*
 	@du -sh .gpu
 
 check-aarch64: all

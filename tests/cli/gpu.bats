@@ -56,6 +56,14 @@ teardown() {
 	[[ $output == *"rank 0: BERTH_NCCL: $T/none.so: "* ]]
 }
 
+# bats test_tags=all
+@test "the steps of PyTorch pass on a stand-in of a GPU" {
+	[ -e "$ROOT/build/venv/installed" ] || skip "no build/venv (make venv)"
+	CHECK_GPU=standin GPU_PYTHON=$ROOT/build/venv/bin/python3 STANDIN_TENSORS=1 STANDIN_UNIFIED=1 STEPS="torch-alone torch" \
+		run -0 "$RUN"
+	[[ $output == *"1 ranks: 35 collectives"*"2 ranks: 35 collectives"*"2 steps, 0 of them not passed"* ]]
+}
+
 @test "without a GPU it says so, and is skipped" {
 	run -77 env -u CHECK_GPU "$RUN"
 	[[ $output == "skipped: no "* || $output == "skipped: "*"driver"* ]]

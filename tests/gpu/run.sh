@@ -9,18 +9,19 @@
 #   CHECK_GPU=standin      on the stand-in of a GPU (tests/standin): `make check` does so
 #   STEPS="facts sums"     only these
 #   GPU_PROGRAM=FILE       the program, if it does not lie beside this file, nor in build/gpu
+#   GPU_PYTHON=FILE        the Python that has torch: python3, but none on a stand-in
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 program=${GPU_PROGRAM:-$here/gpu}
 [ -x "$program" ] || program=$here/../../build/gpu/gpu
 [ -x "$program" ] || { echo "run.sh: no $program: make gpu-pack builds it" >&2; exit 2; }
 limit=$((${LIMIT_S:-560} * ${SLOW:-1}))
-bytes=$((64 << 20)) times=100 SECONDS=0 failed=0 table=()
+bytes=$((64 << 20)) times=100 python=${GPU_PYTHON:-python3} SECONDS=0 failed=0 table=()
 
 if [ "${CHECK_GPU:-}" = standin ]; then
 	standin=$(cd "$(dirname "$program")/../standin" && pwd) || exit
 	export LD_LIBRARY_PATH=$standin STANDIN_GPU=one STANDIN_DELAY_US=${STANDIN_DELAY_US:-0}
-	bytes=$((1 << 20)) times=20
+	bytes=$((1 << 20)) times=20 python=${GPU_PYTHON:-}
 elif ! ldconfig -p 2> /dev/null | grep -q 'libnccl\.so\.2'; then
 	# the wheel's, with which torch comes
 	nccl=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib")' 2> /dev/null) &&
@@ -29,11 +30,31 @@ fi
 
 # Run a step of the program for at most SECONDS.
 step() { # NAME SECONDS ARGUMENT...
+	command_step "$1" "$2" "$program" "${@:3}"
+}
+
+# Run torch_steps.py with NP ranks of runner.
+torch_step() { # NAME SECONDS NP
+	local base=$here package=$here/python library
+	if [ ! -d "$package" ]; then
+		base=$here/../../build package=$here/../../lib/python
+	fi
+	if [ -z "$python" ] || ! "$python" -c 'import torch' 2> /dev/null; then
+		echo "$1: skipped: no torch"
+		return
+	fi
+	library=$(echo "$base"/lib/libberth.so.*)
+	PYTHONPATH=$package BERTH_LIBRARY=$library BERTH_DEVICE=nccl \
+		command_step "$1" "$2" "$base/bin/runner" -q --no-tag --oversubscribe -np "$3" -x PYTHONPATH \
+		-x BERTH_LIBRARY -x BERTH_DEVICE -x LD_LIBRARY_PATH -x 'STANDIN_*' "$python" "$here/torch_steps.py"
+}
+
+command_step() { # NAME SECONDS COMMAND...
 	local name=$1 most=$(($2 * ${SLOW:-1})) left=$((limit - SECONDS)) begun=$SECONDS said status=0; shift 2
 	[[ " ${STEPS:-$name} " == *" $name "* ]] || return 0
 	[ "$left" -gt 0 ] || { note "$name" "left out" "no time is left" 0; return; }
 	[ "$most" -lt "$left" ] || most=$left
-	said=$(timeout -k 5 "$most" "$program" "$@" 2>&1) || status=$?
+	said=$(timeout -k 5 "$most" "$@" 2>&1) || status=$?
 	said=$(tail -n 3 <<< "$said" | tr '\n' ' ')
 	case $status in
 	0) note "$name" passed "$said" $((SECONDS - begun)) ;;
@@ -61,6 +82,8 @@ BERTH_DEVICE=host step staged-all 120 -np 2 -bytes "$bytes" operations
 step dies-joining 40 -np 2 -bytes "$bytes" dies-joining
 step dies-running 40 -np 2 -bytes "$bytes" dies-running
 step cycles 90 -np 2 -times "$times" cycles
+torch_step torch-alone 60 1
+torch_step torch 90 2
 
 echo
 printf '%s\n' "${table[@]}"
