@@ -52,13 +52,15 @@ agents_of() { pgrep -P "$1" -f berth-agent; }
 	env --default-signal "$RUNNER" --restarts 3 -np 2 bash -c '
 		[ $TORCHELASTIC_RESTART_COUNT = 0 ] || { sleep 1; echo end >> "$1"; exit 0; }
 		[ $RANK = 1 ] && { until [ -e "$1" ]; do sleep 0.01; done; exit 3; }
-		trap "until [ -e $1.go ]; do sleep 0.01; done; exit 1" TERM; touch "$1"; sleep 1000 & wait' \
+		trap "until [ -e $1.go ]; do sleep 0.01; done; exit 1" TERM; : > "$1"; sleep 1000 & wait' \
 		x "$T/seen" > "$T/out" 2> "$T/stderr" < /dev/null &
 	pid=$!
 	exec 5< "$T/stderr"
-	read -r line <&5 # the report; the other rank holds the restart up
+	# the report; the other rank holds the restart up.  A command of its shell would be ended
+	# together with it, and the shell would say so first.
+	read -r line <&5
 	[[ $line != *' ranks share '* ]] || read -r line <&5
-	[[ $line == *'exited with status 3'* ]]
+	[[ $line == *'exited with status 3'* ]] || { echo "it says: $line"; false; }
 	exec 5<&-
 	touch "$T/seen.go"
 	wait_for gone "$pid"
