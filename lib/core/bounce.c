@@ -6,7 +6,6 @@
 #include "lib/backend/devices.h"
 #include "lib/base/apart.h"
 #include "lib/base/clock.h"
-#include "lib/core/messages.h"
 
 enum {
 	ROOM_BYTES = 1 << 16, /* the least room: buffers are used again */
@@ -15,11 +14,11 @@ enum {
 	CALM_NS = 50000000 /* for a copy of what ends early */
 };
 
-/* A message that waits for a copy.  It stays until the message has been posted, so that
- * no later one gets in front of it. */
+/* A message that waits for a copy.  It stays here until it has been posted, so that no
+ * later one gets in front of it. */
 struct bounce_item {
 	struct bounce_item *next;
-	struct message *message;
+	struct bounce *of;
 	const struct device_backend *back;
 	void *mark; /* of the end of the copy; NULL: it has come to that */
 	berth_result rc;
@@ -42,59 +41,55 @@ struct bounces {
 
 struct bounces *bounces_open(const struct bounce_hooks *hooks)
 {
-	struct bounces *b = calloc(1, sizeof *b);
+	struct bounces *all = calloc(1, sizeof *all);
 
-	if (!b)
+	if (!all)
 		return NULL;
-	b->hooks = hooks;
-	b->end = &b->first;
-	b->pause_ns = LOOK_NS;
-	pthread_mutex_init(&b->lock, NULL);
-	return b;
+	all->hooks = hooks;
+	all->end = &all->first;
+	all->pause_ns = LOOK_NS;
+	pthread_mutex_init(&all->lock, NULL);
+	return all;
 }
 
-void bounces_close(struct bounces *b)
+void bounces_close(struct bounces *all)
 {
-	if (b)
-		pthread_mutex_destroy(&b->lock);
-	free(b);
+	if (all)
+		pthread_mutex_destroy(&all->lock);
+	free(all);
 }
 
 /* ---- buffers ---- */
 
-/* It may wait for the device. */
 struct bounce_call {
-	struct message *message;
+	struct bounce *bounce;
 	uint64_t bytes;
 	berth_result rc;
 };
 
+/* A back end may wait for its device there. */
 static void bounce_ask(void *ctx)
 {
 	struct bounce_call *k = ctx;
-	struct bounce *b = &k->message->bounce;
+	struct bounce *b = k->bounce;
 
-	k->rc = b->back->stage(k->message->op->device, k->bytes, &b->stage, &b->room,
-			       &b->why);
+	k->rc = b->back->stage(b->op->device, k->bytes, &b->stage, &b->room, &b->why);
 	if (k->rc)
 		b->stage = NULL;
 }
 
-berth_result bounce_begin(struct message *m, uint64_t bytes)
+berth_result bounce_begin(struct bounce *b, uint64_t bytes)
 {
-	struct bounce_call call = { .message = m, .bytes = ROOM_BYTES };
+	struct bounce_call call = { .bounce = b, .bytes = ROOM_BYTES };
 
 	while (call.bytes < bytes && call.bytes <= UINT64_MAX / 4)
 		call.bytes *= 2;
-	m->bounce.back = device_of(m->op->memory);
 	apart_call(bounce_ask, &call);
 	return call.rc;
 }
 
-void bounce_end(struct message *m)
+void bounce_end(struct bounce *b)
 {
-	struct bounce *b = &m->bounce;
-
 	if (b->ready)
 		b->back->forget(b->ready);
 	if (b->stage)
@@ -102,120 +97,83 @@ void bounce_end(struct message *m)
 	b->ready = b->stage = NULL;
 }
 
-static berth_result bounce_copy(struct message *m, const struct device_copy *copy,
-				void **mark)
+static bool bounce_is_before(const struct bounce_item *i, const struct bounce *b)
 {
-	struct bounce *b = &m->bounce;
-	const berth_result rc = b->back->copy(b->stage, copy, 1, &b->ready,
-					      b->ready != NULL, mark);
-
-	if (b->ready)
-		b->back->forget(b->ready);
-	b->ready = NULL;
-	b->why = rc ? "the copy between the device and the host failed" : NULL;
-	return rc;
+	return i->sends && i->comm == b->comm && i->peer == b->op->peer &&
+	       i->tag == b->op->tag;
 }
 
-/* ---- the list ---- */
-
-static bool bounce_is_before(const struct bounce_item *item, const struct message *m)
+bool bounce_is_needed(struct bounces *all, const struct bounce *b)
 {
-	return item->sends && item->comm == m->comm && item->peer == m->op->peer &&
-	       item->tag == m->op->tag;
-}
+	bool needed = b->stage;
 
-bool bounce_is_needed(struct bounces *b, const struct message *m)
-{
-	bool needed = m->bounce.stage;
-
-	if (needed || !atomic_load(&b->n))
+	if (needed || !atomic_load(&all->n))
 		return needed;
-	pthread_mutex_lock(&b->lock);
-	for (struct bounce_item *i = b->first; i && !needed; i = i->next)
-		needed = bounce_is_before(i, m);
-	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_lock(&all->lock);
+	for (struct bounce_item *i = all->first; i && !needed; i = i->next)
+		needed = bounce_is_before(i, b);
+	pthread_mutex_unlock(&all->lock);
 	return needed;
 }
 
-static struct bounce_item *bounce_make_item(struct message *m)
+/* ---- copies ---- */
+
+/* B is copied, or only waits where COPY is NULL. */
+static berth_result bounce_add(struct bounces *all, struct bounce *b,
+			       const struct device_copy *copy)
 {
 	struct bounce_item *i = calloc(1, sizeof *i);
-
-	if (!i)
-		return NULL;
-	i->message = m;
-	i->back = m->bounce.back;
-	i->sends = m->p2p.sends;
-	i->comm = m->comm;
-	i->peer = m->op->peer;
-	i->tag = m->op->tag;
-	return i;
-}
-
-static void bounce_add(struct bounces *b, struct bounce_item *i)
-{
-	pthread_mutex_lock(&b->lock);
-	*b->end = i;
-	b->end = &i->next;
-	atomic_fetch_add(&b->n, 1);
-	atomic_store(&b->pause_ns, LOOK_NS);
-	pthread_mutex_unlock(&b->lock);
-}
-
-static void bounce_remove(struct bounces *b, struct bounce_item *i)
-{
-	struct bounce_item **at = &b->first;
-
-	pthread_mutex_lock(&b->lock);
-	while (*at != i)
-		at = &(*at)->next;
-	*at = i->next;
-	if (!*at)
-		b->end = at;
-	atomic_fetch_sub(&b->n, 1);
-	pthread_mutex_unlock(&b->lock);
-	free(i);
-}
-
-/* ---- what enters it ---- */
-
-berth_result bounce_send(struct bounces *b, struct message *m, uint64_t bytes)
-{
-	const struct device_copy copy = { m->bounce.room, m->op->coll.in, bytes };
-	struct bounce_item *i = bounce_make_item(m);
 	berth_result rc = i ? BERTH_OK : BERTH_MEMORY;
 
-	if (!rc && m->bounce.stage)
-		rc = bounce_copy(m, &copy, &i->mark);
-	if (rc)
+	if (i)
+		*i = (struct bounce_item){ .of = b,
+					   .back = b->back,
+					   .sends = b->op->coll.kind == BERTH_SEND,
+					   .comm = b->comm,
+					   .peer = b->op->peer,
+					   .tag = b->op->tag };
+	if (i && copy) {
+		rc = b->back->copy(b->stage, copy, 1, &b->ready, b->ready != NULL,
+				   &i->mark);
+		if (b->ready)
+			b->back->forget(b->ready);
+		b->ready = NULL;
+	}
+	if (rc) {
+		b->why = i ? "the copy between the device and the host failed" : NULL;
 		free(i);
-	else
-		bounce_add(b, i);
-	return rc;
+		return rc;
+	}
+	pthread_mutex_lock(&all->lock);
+	*all->end = i;
+	all->end = &i->next;
+	atomic_fetch_add(&all->n, 1);
+	atomic_store(&all->pause_ns, LOOK_NS);
+	pthread_mutex_unlock(&all->lock);
+	return BERTH_OK;
 }
 
-berth_result bounce_give(struct bounces *b, struct message *m, void *out,
+berth_result bounce_send(struct bounces *all, struct bounce *b, uint64_t bytes)
+{
+	const struct device_copy copy = { b->room, b->op->coll.in, bytes };
+
+	return bounce_add(all, b, b->stage ? &copy : NULL);
+}
+
+berth_result bounce_give(struct bounces *all, struct bounce *b, void *out,
 			 uint64_t bytes)
 {
-	const struct device_copy copy = { out, m->bounce.room, bytes };
-	struct bounce_item *i = bounce_make_item(m);
-	berth_result rc = i ? BERTH_OK : BERTH_MEMORY;
+	const struct device_copy copy = { out, b->room, bytes };
 
-	if (!rc)
-		rc = bounce_copy(m, &copy, &i->mark);
-	if (rc)
-		free(i);
-	else
-		bounce_add(b, i);
-	return rc;
+	return bounce_add(all, b, &copy);
 }
 
-/* ---- what comes of it ---- */
+/* ---- what comes of them ---- */
 
 /* Has I come to its end, or is it its turn?  The lock is held. */
-static bool bounce_is_due(struct bounces *b, struct bounce_item *i, uint64_t now)
+static bool bounce_is_due(struct bounces *all, struct bounce_item *i, uint64_t now)
 {
-	const struct bounce_item *before = b->first;
+	const struct bounce_item *before = all->first;
 	berth_result rc;
 
 	if (i->taken)
@@ -227,59 +185,74 @@ static bool bounce_is_due(struct bounces *b, struct bounce_item *i, uint64_t now
 		i->rc = i->rc ? i->rc : rc;
 	}
 	if (!i->rc && (i->mark || i->sends))
-		i->rc = b->hooks->look(i->message);
+		i->rc = all->hooks->look(i->of);
 	if (i->rc == BERTH_TIMEOUT && !i->ends_ns)
-		i->message->bounce.why = "what its stream has was not done in time";
+		i->of->why = "what its stream has was not done in time";
 	if (i->rc && !i->ends_ns)
 		i->ends_ns = now + CALM_NS;
 	if (i->rc || i->mark)
 		return i->rc && (!i->mark || now >= i->ends_ns);
-	while (i->sends && before != i && !bounce_is_before(before, i->message))
+	while (i->sends && before != i && !bounce_is_before(before, i->of))
 		before = before->next;
 	return !i->sends || before == i;
 }
 
-static struct bounce_item *bounce_find_due(struct bounces *b)
+static struct bounce_item *bounce_find_due(struct bounces *all)
 {
 	const uint64_t now = clock_ns();
 	struct bounce_item *i;
 
-	pthread_mutex_lock(&b->lock);
-	i = b->first;
-	while (i && !bounce_is_due(b, i, now))
+	pthread_mutex_lock(&all->lock);
+	i = all->first;
+	while (i && !bounce_is_due(all, i, now))
 		i = i->next;
 	if (i)
 		i->taken = true;
-	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_unlock(&all->lock);
 	return i;
 }
 
-bool bounce_look(struct bounces *b)
+static void bounce_remove(struct bounces *all, struct bounce_item *i)
 {
+	struct bounce_item **at = &all->first;
+
+	pthread_mutex_lock(&all->lock);
+	while (*at != i)
+		at = &(*at)->next;
+	*at = i->next;
+	if (!*at)
+		all->end = at;
+	atomic_fetch_sub(&all->n, 1);
+	pthread_mutex_unlock(&all->lock);
+	free(i);
+}
+
+bool bounce_look(struct bounces *all)
+{
+	uint64_t pause_ns = atomic_load(&all->pause_ns);
 	struct bounce_item *i;
-	uint64_t pause_ns = atomic_load(&b->pause_ns);
 	bool moved = false;
 
-	if (!atomic_load(&b->n))
+	if (!atomic_load(&all->n))
 		return false;
-	while ((i = bounce_find_due(b))) {
+	while ((i = bounce_find_due(all))) {
 		moved = true;
 		if (i->mark)
 			i->back->forget(i->mark);
 		if (i->sends && !i->rc)
-			b->hooks->post(i->message);
+			all->hooks->post(i->of);
 		else
-			b->hooks->over(i->message, i->rc);
-		bounce_remove(b, i);
+			all->hooks->over(i->of, i->rc);
+		bounce_remove(all, i);
 	}
 	if (moved)
 		pause_ns = LOOK_NS / 2;
 	if (pause_ns < LOOK_NS_MOST)
-		atomic_store(&b->pause_ns, 2 * pause_ns);
+		atomic_store(&all->pause_ns, 2 * pause_ns);
 	return moved;
 }
 
-uint64_t bounce_next_look(const struct bounces *b, uint64_t now)
+uint64_t bounce_next_look(const struct bounces *all, uint64_t now)
 {
-	return atomic_load(&b->n) ? now + atomic_load(&b->pause_ns) : 0;
+	return atomic_load(&all->n) ? now + atomic_load(&all->pause_ns) : 0;
 }

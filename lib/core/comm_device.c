@@ -515,8 +515,7 @@ berth_result comm_device_run_mixed(struct comm *c, const struct op *op,
 		.coll = &coll, .n = 1, .ready = ready, .nready = ready[0] != NULL
 	};
 	comm_device_limit(&w, op);
-	rc = staged_run_through(c, d.staged, &w,
-				op_sign_anywhere(op, c->members->n));
+	rc = staged_run_through(c, d.staged, &w, op_sign_anywhere(op, c->members->n));
 	staged_close(d.staged);
 	return rc;
 }

@@ -187,9 +187,9 @@ static void engine_post_messages(struct berth_request *r)
 						  .owner = r,
 						  .done = request_message_done };
 		if (op_is_device(op))
-			r->message[i].bounce = (struct bounce){
-				.back = device_of(op->memory), .ready = op->mark
-			};
+			r->message[i].bounce =
+				(struct bounce){ .back = device_of(op->memory),
+						 .ready = op->mark };
 	}
 	if (!r->n)
 		request_become(r, REQUEST_RUNNING);

@@ -413,7 +413,8 @@ static void messages_say_why(const struct message *m, berth_result rc,
 	op_words(words, sizeof words, op);
 	if (m->bounce.why)
 		snprintf(why->text, sizeof why->text, "%s: %s", words, m->bounce.why);
-	else if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) && op->peer != BERTH_ANY) {
+	else if ((rc == BERTH_PEER_LOST || rc == BERTH_TIMEOUT) &&
+		 op->peer != BERTH_ANY) {
 		why->missing[why->nmissing++] = c->members->rank[op->peer];
 		*cut = '\0';
 		if (rc == BERTH_PEER_LOST)
@@ -453,7 +454,7 @@ static void messages_finish(struct message *m)
 	struct failure why;
 	bool begun;
 
-	bounce_end(m);
+	bounce_end(&m->bounce);
 	if (!p->rc && !p->sends)
 		messages_give(m);
 	if (p->rc)
@@ -508,30 +509,27 @@ static void *ask_for_room(void *ctx, uint64_t bytes)
 
 /* ---- on a device ---- */
 
-/* What M got goes from its buffer to the device. */
-static berth_result messages_unload(struct message *m)
+static struct message *messages_of_bounce(const struct bounce *b)
 {
-	struct messages *all = m->comm->world->messages;
-	const struct op *op = m->op;
-	void *out = op->coll.out;
-	berth_result rc;
-
-	if (op->room == UINT64_MAX)
-		out = ask_for_room(m, m->p2p.got);
-	rc = out ? bounce_give(all->bounces, m, out, m->p2p.got) : BERTH_MEMORY;
-	if (!rc)
-		messages_ring(all);
-	return rc;
+	return (struct message *)((char *)(uintptr_t)b -
+				  offsetof(struct message, bounce));
 }
 
 static void messages_done(struct p2p_message *p)
 {
 	struct message *m = p->ctx;
+	struct messages *all = m->comm->world->messages;
+	void *out = m->op->coll.out;
 
 	if (!p->rc && !p->sends && m->bounce.stage && p->got) {
-		p->rc = messages_unload(m);
-		if (!p->rc)
+		if (m->op->room == UINT64_MAX)
+			out = ask_for_room(m, p->got);
+		p->rc = out ? bounce_give(all->bounces, &m->bounce, out, p->got)
+			    : BERTH_MEMORY;
+		if (!p->rc) {
+			messages_ring(all);
 			return;
+		}
 	}
 	messages_finish(m);
 }
@@ -540,26 +538,30 @@ static void *messages_make_buffer(void *ctx, uint64_t bytes)
 {
 	struct message *m = ctx;
 
-	return bounce_begin(m, bytes) ? NULL : m->bounce.room;
+	return bounce_begin(&m->bounce, bytes) ? NULL : m->bounce.room;
 }
 
-static void messages_post_copied(struct message *m)
+static void messages_post_copied(struct bounce *b)
 {
+	struct message *m = messages_of_bounce(b);
+
 	m->p2p.rc = p2p_post(m->comm->messages, &m->p2p, 1);
 	if (m->p2p.rc)
 		messages_finish(m);
 }
 
-static void messages_are_copied(struct message *m, berth_result rc)
+static void messages_are_copied(struct bounce *b, berth_result rc)
 {
+	struct message *m = messages_of_bounce(b);
+
 	m->p2p.rc = rc;
 	messages_finish(m);
 }
 
-static berth_result messages_look_at(const struct message *m)
+static berth_result messages_look_at(const struct bounce *b)
 {
-	const uint64_t until_ns = m->p2p.deadline_ns;
-	const berth_result rc = messages_look((void *)(uintptr_t)m->comm);
+	const uint64_t until_ns = messages_of_bounce(b)->p2p.deadline_ns;
+	const berth_result rc = messages_look((void *)(uintptr_t)b->comm);
 
 	return !rc && until_ns && clock_ns() >= until_ns ? BERTH_TIMEOUT : rc;
 }
@@ -599,21 +601,22 @@ static void messages_fill(struct message *m, uint64_t deadline_ns)
 
 static berth_result messages_post_one(struct messages *all, struct message *m)
 {
+	struct bounce *b = &m->bounce;
 	const uint64_t bytes = m->p2p.bytes;
 	berth_result rc = BERTH_OK;
 
-	m->bounce.stage = NULL;
-	if (op_is_device(m->op) && all->world->params.device == DEVICE_ONLY_NCCL) {
-		m->bounce.why = "messages do not go by NCCL, and BERTH_DEVICE is "
-				"nccl-only";
+	b->op = m->op;
+	b->comm = m->comm;
+	if (b->back && all->world->params.device == DEVICE_ONLY_NCCL) {
+		b->why = "messages do not go by NCCL, and BERTH_DEVICE is nccl-only";
 		rc = BERTH_UNSUPPORTED;
-	} else if (op_is_device(m->op) && bytes) {
-		rc = bounce_begin(m, bytes);
-		m->p2p.in = m->p2p.out = m->bounce.room;
+	} else if (b->back && bytes) {
+		rc = bounce_begin(b, bytes);
+		m->p2p.in = m->p2p.out = b->room;
 	}
-	if (rc || !m->p2p.sends || !bounce_is_needed(all->bounces, m))
+	if (rc || !m->p2p.sends || !bounce_is_needed(all->bounces, b))
 		return rc ? rc : p2p_post(m->comm->messages, &m->p2p, 1);
-	rc = bounce_send(all->bounces, m, bytes);
+	rc = bounce_send(all->bounces, b, bytes);
 	if (!rc)
 		messages_ring(all);
 	return rc;

@@ -18,7 +18,7 @@ struct message {
 	const struct op *op;
 	void *owner;
 	void (*done)(struct message *m, berth_result rc, const struct failure *why);
-	struct bounce bounce; /* of one on a device */
+	struct bounce bounce; /* BACK and READY of one on a device; else 0 */
 	/* internal */
 	const struct comm *comm;
 	struct p2p_message p2p;
@@ -47,8 +47,8 @@ void messages_leave(struct comm *c);
  * flight.  FALSE: there is no thread, and nothing may be posted. */
 bool messages_begin(struct messages *m);
 /* After messages_begin(): N of them, whose OP, OWNER and DONE are set, until
- * DEADLINE_NS (0: none).  BOUNCE.READY of one on a device is its operation's mark, and
- * the message's from now on.  DONE may be called before it returns; that of the last
+ * DEADLINE_NS (0: none).  BOUNCE.READY is its operation's mark, and the message's from
+ * now on.  DONE may be called before it returns; that of the last
  * one may free them all. */
 void messages_post(const struct comm *c, struct message *message, size_t n,
 		   uint64_t deadline_ns);

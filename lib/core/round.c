@@ -185,8 +185,8 @@ enum progress round_failed(struct berth_set *s, berth_result rc)
 
 /* ---- different operations ---- */
 
-/* What a rank says of an operation: its signature as if it were on the host, and where
- * its arrays are. */
+/* A rank says of an operation its signature, as if it were on the host, and where its
+ * arrays are. */
 enum { SIGNATURE = 8, SAID = SIGNATURE + 1 };
 enum { ON_HOST = 'h', ON_DEVICE = 'd', DIFFER = '-' };
 
@@ -197,13 +197,8 @@ struct difference {
 	char memory[BACKEND_TEXT_BYTES / SAID]; /* of each; DIFFER: on the ranks */
 };
 
-/* An operation for which memories may differ is said to be the same in both. */
-static bool round_may_be_mixed(const struct berth_set *s, const struct op *op)
-{
-	return !op->own_counts && s->world->params.device != DEVICE_ONLY_NCCL;
-}
-
-/* TEXT becomes what this rank says of R.  Its length. */
+/* TEXT becomes what this rank says of R.  Returns its length.  The signature tells what
+ * has to be the same, and so also the memory where it may not differ. */
 static size_t round_say(const struct berth_set *s, const struct berth_request *r,
 			char text[BACKEND_TEXT_BYTES])
 {
@@ -211,10 +206,11 @@ static size_t round_say(const struct berth_set *s, const struct berth_request *r
 
 	for (size_t k = 0; k < r->n && at + SAID < BACKEND_TEXT_BYTES; k++) {
 		const struct op *op = &r->op[k];
-		const uint32_t signature =
-			round_may_be_mixed(s, op)
-				? op_sign_anywhere(op, s->members.n)
-				: op->coll.signature;
+		const bool may_differ =
+			!op->own_counts && s->world->params.device != DEVICE_ONLY_NCCL;
+		const uint32_t signature = may_differ
+						   ? op_sign_anywhere(op, s->members.n)
+						   : op->coll.signature;
 
 		at += (size_t)snprintf(text + at, BACKEND_TEXT_BYTES - at, "%08x%c",
 				       signature,

@@ -152,8 +152,8 @@ static bool works_came_to(struct work *w, berth_result rc, berth_result end)
 	const char *said = NULL;
 
 	w->is_ours = rc && rc != BERTH_BUSY && !end;
-	w->hangs = end && rc == BERTH_SYSTEM && w->back->hangs &&
-		   w->back->hangs(w->group);
+	w->hangs =
+		end && rc == BERTH_SYSTEM && w->back->hangs && w->back->hangs(w->group);
 	if (w->is_ours)
 		said = w->back->says(w->group);
 	if (said)

@@ -39,7 +39,7 @@ struct comm_device {
 	_Atomic uint32_t works; /* that are not over */
 	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
 	bool revoked;
-	_Atomic bool has_said;  /* a line, that an end hangs */
+	_Atomic bool has_said; /* a line, that an end hangs */
 	_Atomic bool cut; /* a work is not started here that others may have started */
 	uint64_t leaves_ns; /* since when this rank leaves it */
 };

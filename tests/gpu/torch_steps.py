@@ -1,5 +1,5 @@
-"""torch_steps.py: berth.torch and the backend "berth" on tensors of a GPU, by a launcher's ranks.  All of it is
-compared with plain torch.  With STANDIN_TENSORS=1 in the environment CPU tensors stand for the GPU's.
+"""torch_steps.py: berth.torch and the backend "berth" on tensors of a GPU, by a launcher's ranks.  All of it
+is compared with plain torch.  With STANDIN_TENSORS=1 in the environment CPU tensors stand for the GPU's.
 
 Rank 0 prints what it found, in a line.
 """
@@ -56,7 +56,8 @@ def plain_parameters(size: int) -> list[torch.Tensor]:
     for step in range(STEPS):
         parts = [batch(step, rank) for rank in range(size)]
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(torch.cat([x for x, _ in parts])), torch.cat([y for _, y in parts])).backward()
+        x, y = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+        nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     return [p.detach() for p in model.parameters()]
 
@@ -72,16 +73,21 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.devi
 def collectives(device: torch.device) -> int:
     """How many have come out right."""
     rank, size, done = hvd.rank(), hvd.size(), 0
-    for kind in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8):
-        own = [(torch.arange(n) % 5 + rank).to(kind) for n in (1, 7, 4093)]
-        sums = [sum((torch.arange(n) % 5 + r).to(torch.float64) for r in range(size)) for n in (1, 7, 4093)]
-        for got, want in zip(hvd.grouped_allreduce([t.to(device) for t in own], op=hvd.Sum), sums):
-            equal(got.to(torch.float64), torch.as_tensor(want), f"sum of {kind}")
-        gathered = hvd.allgather(own[1][:1 + rank].to(device))
-        want = torch.cat([(torch.arange(7) % 5 + r).to(kind)[:1 + r] for r in range(size)])
-        equal(gathered.to(torch.float64), want.to(torch.float64), f"allgather of {kind}")
-        root = hvd.broadcast(own[2].to(device), size - 1)
-        equal(root.to(torch.float64), (torch.arange(4093) % 5 + size - 1).to(torch.float64), f"broadcast of {kind}")
+    for kind in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64,
+                 torch.uint8):
+        def values(n: int, of: int) -> torch.Tensor:
+            return (torch.arange(n) % 5 + of).to(kind)
+
+        def expect(got: torch.Tensor, want: torch.Tensor, what: str) -> None:
+            equal(got.to(torch.float64), want.to(torch.float64), f"{what} of {kind}")
+
+        sizes = (1, 7, 4093)
+        sums = hvd.grouped_allreduce([values(n, rank).to(device) for n in sizes], op=hvd.Sum)
+        for n, got in zip(sizes, sums):
+            expect(got, torch.stack([values(n, r).to(torch.float64) for r in range(size)]).sum(0), "sum")
+        gathered = hvd.allgather(values(7, rank)[:1 + rank].to(device))
+        expect(gathered, torch.cat([values(7, r)[:1 + r] for r in range(size)]), "allgather")
+        expect(hvd.broadcast(values(4093, rank).to(device), size - 1), values(4093, size - 1), "broadcast")
         done += 5
     return done
 

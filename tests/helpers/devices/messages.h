@@ -5,9 +5,9 @@
 
 static struct berth_desc message(berth_kind kind, void *p, int peer, uint64_t tag)
 {
-	struct berth_desc d = BERTH_DESC(.kind = kind, .type = BERTH_F32, .root = peer,
-					 .count = COUNT, .tag = tag,
-					 .memory = BERTH_ANYWHERE);
+	struct berth_desc d =
+		BERTH_DESC(.kind = kind, .type = BERTH_F32, .root = peer,
+			   .count = COUNT, .tag = tag, .memory = BERTH_ANYWHERE);
 
 	*(kind == BERTH_SEND ? (void **)&d.in : &d.out) = p;
 	return d;

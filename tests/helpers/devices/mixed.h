@@ -35,12 +35,14 @@ static void mixed_begin(struct mixed *m, berth_kind kind, int count, int tensor,
 	if (m->is_there)
 		standin_copy(m->there, m->here, (size_t)count * sizeof *m->here,
 			     stream);
-	m->d = (struct berth_desc)BERTH_DESC(
-		.kind = kind, .type = BERTH_F32, .root = 1 % size,
-		.in = m->is_there ? m->there : m->here,
-		.out = m->is_there ? m->there : m->here, .count = (uint64_t)count,
-		.memory = m->is_there ? BERTH_CUDA : BERTH_HOST,
-		.stream = m->is_there ? stream : NULL);
+	m->d = (struct berth_desc)BERTH_DESC(.kind = kind, .type = BERTH_F32,
+					     .root = 1 % size,
+					     .in = m->is_there ? m->there : m->here,
+					     .out = m->is_there ? m->there : m->here,
+					     .count = (uint64_t)count,
+					     .memory = m->is_there ? BERTH_CUDA
+								   : BERTH_HOST,
+					     .stream = m->is_there ? stream : NULL);
 }
 
 static const float *mixed_end(struct mixed *m, int count)
@@ -79,7 +81,8 @@ static int mixed(void)
 		CHECK(!berth_run(&a.d, -1, NULL), "broadcast");
 		mixed_end(&a, COUNT);
 		for (int i = 0; i < COUNT; i++)
-			CHECK(a.here[i] == value(1 % size, 1, step, i), "element %d", i);
+			CHECK(a.here[i] == value(1 % size, 1, step, i), "element %d",
+			      i);
 
 		mixed_begin(&a, BERTH_ALLREDUCE, MIXED_COUNT, 2, step);
 		mixed_begin(&b, BERTH_ALLREDUCE, COUNT, 3, 2 * step);

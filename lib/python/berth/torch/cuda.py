@@ -5,12 +5,15 @@ set in the environment.  A test has CPU tensors in their place, and a stand-in o
 """
 from __future__ import annotations
 
-from typing import ContextManager, Dict, List, Tuple
+from typing import ContextManager, Dict, List, Tuple, Union, cast
 
 import torch
 
 from .. import build, clib, operations
 from ..operations import Array
+
+
+Device = Union[int, str, torch.device]  # as torch.futures.Future has it
 
 
 class Gpu(operations.Place[torch.Tensor]):
@@ -39,7 +42,7 @@ class Gpu(operations.Place[torch.Tensor]):
     def taken(self, owner: torch.Tensor) -> None:
         owner.record_stream(torch.cuda.current_stream(self.device))
 
-    def devices(self) -> List[torch.device]:
+    def devices(self) -> List[Device]:
         """Of a Future of its tensors: who waits for it has their stream wait."""
         return [torch.device("cuda", self.device)]
 
@@ -47,7 +50,7 @@ class Gpu(operations.Place[torch.Tensor]):
         """The calling thread's work is on a stream of Futures."""
         if self.behind is None:
             self.behind = torch.cuda.Stream(self.device)
-        return torch.cuda.stream(self.behind)
+        return cast(ContextManager[object], torch.cuda.stream(self.behind))
 
 
 _gpus: Dict[int, Gpu] = {}

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from .. import clib, library
 from ..errors import HorovodInternalError
-from .cuda import Gpu
+from .cuda import Device, Gpu
 from .process_group_world import as_failure, failure
 
 
@@ -87,7 +87,7 @@ class Work(dist.Work):
         if self.operation is not None:
             seconds = timeout.total_seconds() if timeout is not None else 0
             limit_s = seconds if seconds > 0 else None
-            done = self._wait_here(limit_s) if self.future is None else self.waiter.wait(self, limit_s)
+            done = self._wait_here(limit_s) if self.waiter is None else self.waiter.wait(self, limit_s)
             if not done:
                 raise failure(f"the operation is not done after {limit_s} s; it goes on")
         if self.error is not None:
@@ -144,7 +144,7 @@ def _gpu_of(operation: library.Operation | None) -> Gpu | None:
     return cast(Gpu, operation.place) if isinstance(operation, library.OnDevice) else None
 
 
-def _devices_of(tensors: Sequence[torch.Tensor]) -> List[torch.device]:
+def _devices_of(tensors: Sequence[torch.Tensor]) -> List[Device]:
     """Those that a Future of TENSORS has to know."""
     return list({tensor.device for tensor in tensors if tensor.is_cuda})
 
@@ -214,7 +214,7 @@ class Starter(Waiter):
 
 
 class Completer(Waiter):
-    """Of the others.  While it is in libberth, it hears of another one by a message of this rank to itself."""
+    """Of the others.  While it is in libberth, it hears of one more by a message of this rank to itself."""
     TAG = 2 ** 64 - 1
 
     def __init__(self) -> None:

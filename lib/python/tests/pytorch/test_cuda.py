@@ -1,5 +1,5 @@
-"""What berth.torch does for CUDA alone (berth/torch/cuda.py), with a stand-in for the calls of torch.cuda that it
-makes.  The ranks of a launcher are not needed.
+"""What berth.torch does for CUDA alone (berth/torch/cuda.py), with a stand-in for the calls of torch.cuda that
+it makes.  The ranks of a launcher are not needed.
 """
 from __future__ import annotations
 
@@ -66,7 +66,12 @@ def test_the_stream_is_the_calling_threads(gpu):
 def test_memory_of_what_comes_is_of_a_stream_of_its_own(gpu, monkeypatch):
     made_on = []
     empty = torch.empty
-    monkeypatch.setattr(torch, "empty", lambda *args, **named: made_on.append(Stream.within[-1]) or empty(*args, **named))
+
+    def noted(*args, **named):
+        made_on.append(Stream.within[-1])
+        return empty(*args, **named)
+
+    monkeypatch.setattr(torch, "empty", noted)
     array = adapter.plain(torch.ones(4, 5))
     for rows in (7, 0):
         made, address = gpu.make(array, rows)
