@@ -194,6 +194,7 @@ of_helpers = $(patsubst tests/%.c,$(BUILD)/%,$(if $(helper_sources),$(shell grep
 $(call of_helpers,(launcher|agent|common)): $(PROGRAMS)
 $(call of_helpers,lib): $(LIBRARY)
 $(BUILD)/helpers/changes: WRAP = -Wl,--wrap=clock_gettime
+$(BUILD)/helpers/real_nccl: WRAP = -Wl,--wrap=dlopen -Wl,--export-dynamic-symbol=cuGetProcAddress_v2
 # A stand-in of a GPU: libcuda and libnccl, for programs that take the library's objects, which
 # load them as they would the real ones.
 standin := $(BUILD)/standin/libcuda.so.1 $(BUILD)/standin/libnccl.so.2
@@ -323,6 +324,11 @@ build/trainers/installed: tests/trainers.txt
 	@tests/deps demo
 	@tests/venv.sh build/trainers $<
 
+# Headers and libraries of several versions of CUDA and NCCL, for tests/cli/wheels.bats: 1.3 GB to
+# download, 1.7 GB in build/.
+wheels: venv
+	@$(VENV)/bin/python3 tests/wheels.py build/wheels tests/wheels.txt
+
 soak: test-programs venv
 	@tests/deps check
 	-+@$(MAKE) -s trainers
@@ -411,7 +417,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers \
+.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers wheels \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)
