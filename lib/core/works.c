@@ -241,7 +241,9 @@ static void start_all(struct work **over)
 
 /* ---- looking ---- */
 
-bool works_poll(void)
+/* Goes on with what is on its way, and tests what runs, if TESTS.  False: another
+ * thread is at it. */
+static bool works_look(bool tests)
 {
 	struct work *over = NULL, **at = &all.running, *first;
 
@@ -256,7 +258,7 @@ bool works_poll(void)
 			works_push(&over, first);
 		start_all(&over);
 	}
-	while (*at) {
+	while (tests && *at) {
 		struct work *w = *at;
 
 		if (!works_is_over(w)) {
@@ -266,10 +268,16 @@ bool works_poll(void)
 		*at = w->next;
 		works_push(&over, w);
 	}
-	all.last = at;
+	if (tests)
+		all.last = at;
 	pthread_mutex_unlock(&all.lock);
 	works_finish(over);
 	return true;
+}
+
+bool works_poll(void)
+{
+	return works_look(true);
 }
 
 /* One that has not been watched at NOW; it and its comm stay until works_let_go(). */
@@ -474,18 +482,21 @@ static bool has_come(const struct work *w, enum work_state state)
 
 bool works_wait(struct work *w, enum work_state state, uint64_t ns)
 {
+	/* W's start depends on no work that runs.  Queries of these would only hold up
+	 * the launch of W. */
+	const bool tests = state == WORK_OVER;
 	uint64_t begun_ns, until_ns;
 
 	if (has_come(w, state))
 		return true;
 	until_ns = clock_ns() + ns;
 	for (unsigned i = 0; !has_come(w, state) && i < SPINS; i++) {
-		works_poll();
+		works_look(tests);
 		wait_pause();
 	}
 	begun_ns = clock_ns();
 	for (unsigned i = 0; !has_come(w, state) && i < YIELDS; i++) {
-		works_poll();
+		works_look(tests);
 		if (!wait_yield(begun_ns))
 			break;
 	}

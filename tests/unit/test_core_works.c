@@ -11,7 +11,7 @@
 enum { SETS = 3 };
 
 static char started[64];
-static unsigned revoked, overs;
+static unsigned revoked, overs, tested;
 static bool done;
 static berth_result start_rc, started_rc, last_rc;
 
@@ -33,6 +33,7 @@ static berth_result test(void *group, struct device_work *w)
 {
 	(void)group;
 	(void)w;
+	tested++;
 	return done ? BERTH_OK : BERTH_BUSY;
 }
 
@@ -98,7 +99,7 @@ static void setup(void)
 	turns_open(&bell, -1, 1, 2);
 	started[0] = '\0';
 	done = true;
-	revoked = overs = 0;
+	revoked = overs = tested = 0;
 	start_rc = started_rc = last_rc = BERTH_OK;
 	for (uint32_t i = 0; i < SETS; i++) {
 		memset(&comm[i], 0, sizeof comm[i]);
@@ -234,6 +235,26 @@ START_TEST(passes_what_starts)
 }
 END_TEST
 
+/* A runs for long.  A thread that waits until B has begun asks for B alone, over and
+ * over.  The works' turns ask for A now and then. */
+START_TEST(start_asks_for_nothing_else)
+{
+	done = false;
+	works_agree(work[0], works_propose(work[0]));
+	start_rc = started_rc = BERTH_BUSY;
+	works_agree(work[1], works_propose(work[1]));
+	for (int i = 0; i < 10; i++)
+		ck_assert(!works_wait(work[1], WORK_RUNS, 1));
+	works_lock();
+	ck_assert_uint_lt(tested, 1000); /* each of them looks 200 times */
+	started_rc = BERTH_OK;
+	done = true;
+	works_unlock();
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert(works_wait(work[i], WORK_OVER, 1000000000));
+}
+END_TEST
+
 /* Its set ends meanwhile: it is revoked, and ends when the device gives it up. */
 START_TEST(ends_while_it_starts)
 {
@@ -335,6 +356,7 @@ int main(void)
 	tcase_add_test(t, only_set);
 	tcase_add_test(t, nothing_passes_what_starts);
 	tcase_add_test(t, passes_what_starts);
+	tcase_add_test(t, start_asks_for_nothing_else);
 	tcase_add_test(t, ends_while_it_starts);
 	tcase_add_test(t, ends_with_its_comm);
 	tcase_add_test(t, fails_at_its_start);
