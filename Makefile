@@ -199,7 +199,7 @@ $(BUILD)/helpers/real_nccl: WRAP = -Wl,--wrap=dlopen -Wl,--export-dynamic-symbol
 # load them as they would the real ones.
 standin := $(BUILD)/standin/libcuda.so.1 $(BUILD)/standin/libnccl.so.2
 $O/tests/standin/%.o: OF_LIB = -Wno-psabi -fPIC
-$(BUILD)/standin/libcuda.so.1: $O/tests/standin/cuda.o
+$(BUILD)/standin/libcuda.so.1: $O/tests/standin/cuda.o $O/tests/standin/counts.o
 $(BUILD)/standin/libnccl.so.2: $O/tests/standin/nccl.o $(BUILD)/standin/libcuda.so.1
 $(standin): $(filter $O/lib/base/kern%,$(lib)) Makefile
 	@mkdir -p $(@D)

@@ -1,6 +1,8 @@
 #include "tests/standin/checked.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/backend/devices.h"
@@ -90,6 +92,106 @@ static void checked_leave(void *group)
 		usleep(1000);
 }
 
+/* ---- calls that wait, by mistake ---- */
+
+static void wait_sync(void *stream)
+{
+	cuStreamSynchronize(stream);
+}
+
+static void wait_alloc(void *stream)
+{
+	uint64_t p;
+
+	cuMemAlloc(&p, 8);
+	cuMemFreeAsync(p, stream);
+}
+
+static void wait_free(void *stream)
+{
+	uint64_t p;
+
+	cuMemAllocAsync(&p, 8, stream);
+	cuMemFree(p);
+}
+
+static void wait_host_alloc(void *stream)
+{
+	void *p;
+
+	(void)stream;
+	cuMemHostAlloc(&p, 8, 0);
+}
+
+static void wait_register(void *stream)
+{
+	static char here[8];
+
+	(void)stream;
+	cuMemHostRegister(here, sizeof here, 0);
+	cuMemHostUnregister(here);
+}
+
+static void wait_module(void *stream)
+{
+	void *module;
+
+	(void)stream;
+	cuModuleLoadData(&module, ".entry berth_move(");
+}
+
+static void wait_pageable(void *stream)
+{
+	static const char here[8];
+	uint64_t p;
+
+	cuMemAllocAsync(&p, sizeof here, stream);
+	cuMemcpyAsync(p, (uintptr_t)here, sizeof here, stream);
+	cuMemFreeAsync(p, stream);
+}
+
+static void wait_query(void *stream)
+{
+	void *e;
+
+	cuEventCreate(&e, 0);
+	cuEventRecord(e, stream);
+	while (cuEventQuery(e) == CUDA_ERROR_NOT_READY)
+		;
+	cuEventDestroy(e);
+}
+
+/* Not where begin_call() watches: only the process' counts tell of it. */
+static berth_result checked_mark(int device, void *stream, void *ready, void **mark,
+				 const char **why)
+{
+	static const struct {
+		const char *name;
+		void (*make)(void *stream);
+	} mistakes[] = {
+		{ "wait-sync", wait_sync },
+		{ "wait-alloc", wait_alloc },
+		{ "wait-free", wait_free },
+		{ "wait-host-alloc", wait_host_alloc },
+		{ "wait-register", wait_register },
+		{ "wait-module", wait_module },
+		{ "wait-pageable", wait_pageable },
+		{ "wait-query", wait_query },
+	};
+	const char *mine = getenv("STANDIN_MISTAKE");
+	void *context;
+
+	for (size_t i = 0; mine && i < sizeof mistakes / sizeof *mistakes; i++) {
+		if (strcmp(mistakes[i].name, mine) || stream == BERTH_HOST_STREAM)
+			continue;
+		cuDevicePrimaryCtxRetain(&context, device);
+		cuCtxPushCurrent(context);
+		mistakes[i].make(stream);
+		cuCtxPopCurrent(&context);
+	}
+	return nccl_backend.mark(device, stream, ready, mark, why);
+}
+
 /* ---- copies: any thread, and none waits ---- */
 
 static void check_waits(unsigned long before)
@@ -129,6 +231,7 @@ static berth_result checked_await(void *mark, void *stream)
 void standin_register(void)
 {
 	checked = nccl_backend;
+	checked.mark = checked_mark;
 	checked.begin = checked_start;
 	checked.begun = checked_started;
 	checked.test = checked_test;

@@ -15,6 +15,8 @@
  *   moved     a copy goes elsewhere
  *   wait      memory is freed by a call that waits for the device
  *   destroy   leave() waits until the communicator is destroyed
+ *   wait-sync, wait-alloc, wait-free, wait-host-alloc, wait-register, wait-module,
+ *   wait-pageable, wait-query   mark() makes such a call, of those in counts.h
  *   die-joining, die-launching   the last rank is killed there
  *   join-fails   the last rank cannot join
  *   abort-hangs   ncclCommAbort() does nothing, for ever */

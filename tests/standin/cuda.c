@@ -57,7 +57,12 @@ static uint64_t newest, early;       /* of cuMemAllocAsync(); early: freed by mi
 static _Thread_local bool in_stream;
 static _Thread_local int capture_mode; /* 0: global; 2: relaxed */
 static _Atomic bool captures, capture_ended;
-_Thread_local unsigned long standin_waits;
+/* The host's memory that the device can reach. */
+static struct pinned {
+	struct pinned *next;
+	uintptr_t at;
+	size_t bytes;
+} * pinned;
 
 long standin_number(const char *name, long otherwise)
 {
@@ -182,6 +187,7 @@ static struct stream *make(bool blocking)
 	if (pthread_create(&thread, NULL, serve, s))
 		standin_fail("no thread for a stream");
 	pthread_detach(thread);
+	standin_hold(STANDIN_STREAMS, 1);
 	return s;
 }
 
@@ -263,13 +269,6 @@ void standin_enqueue(void *handle, void (*run)(void *), const void *arg, size_t 
 	pthread_mutex_unlock(&streams_lock);
 }
 
-static int block(struct stream *s)
-{
-	standin_waits++;
-	await(s, queued(s));
-	return CUDA_SUCCESS;
-}
-
 /* ---- contexts, memory ---- */
 
 int cuInit(unsigned flags)
@@ -341,6 +340,7 @@ int cuDevicePrimaryCtxRetain(void **context, int dev)
 	static char contexts[8];
 
 	*context = &contexts[dev & 7];
+	standin_hold(STANDIN_CONTEXTS, 1);
 	return CUDA_SUCCESS;
 }
 
@@ -349,6 +349,7 @@ int cuCtxPushCurrent(void *context)
 	if (depth == sizeof stack / sizeof *stack)
 		standin_fail("a thread has too many contexts");
 	stack[depth++] = context;
+	standin_hold(STANDIN_CURRENT, 1);
 	return CUDA_SUCCESS;
 }
 
@@ -357,6 +358,7 @@ int cuCtxPopCurrent(void **context)
 	if (!depth)
 		standin_fail("a thread gives back a context that it does not have");
 	*context = stack[--depth];
+	standin_hold(STANDIN_CURRENT, -1);
 	return CUDA_SUCCESS;
 }
 
@@ -426,6 +428,8 @@ static uint64_t take_memory(size_t bytes)
 	p = (uintptr_t)(device + top);
 	top += (bytes + 2 * PAGE - 1) / PAGE * PAGE;
 	pthread_mutex_unlock(&lock);
+	standin_hold(STANDIN_ALLOCS, 1);
+	standin_hold(STANDIN_BYTES, (long)bytes);
 	return p;
 }
 
@@ -444,7 +448,7 @@ int cuMemGetInfo(size_t *unused, size_t *all)
 int cuMemAlloc(uint64_t *p, size_t bytes)
 {
 	ends_capture();
-	standin_waits++;
+	standin_waited(STANDIN_ALLOC);
 	*p = take_memory(bytes);
 	return CUDA_SUCCESS;
 }
@@ -460,6 +464,8 @@ static void release(uint64_t p)
 	    !alloc[i].lives)
 		standin_fail("what is freed was not allocated");
 	alloc[i].lives = false;
+	standin_hold(STANDIN_ALLOCS, -1);
+	standin_hold(STANDIN_BYTES, -(long)alloc[i].bytes);
 	if (alloc[i].bytes >= PAGE)
 		fallocate(arena, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			  (off_t)(alloc[i].bytes / PAGE * PAGE));
@@ -471,7 +477,7 @@ void standin_wait_all(void)
 	struct stream *one = legacy;
 
 	for (unsigned k = 0; one; k++) {
-		block(one);
+		await(one, queued(one));
 		pthread_mutex_lock(&streams_lock);
 		one = k < nstreams ? stream[k] : NULL;
 		pthread_mutex_unlock(&streams_lock);
@@ -482,6 +488,7 @@ void standin_wait_all(void)
 int cuMemFree(uint64_t p)
 {
 	ends_capture();
+	standin_waited(STANDIN_FREE);
 	standin_wait_all();
 	release(p);
 	return CUDA_SUCCESS;
@@ -519,18 +526,89 @@ void standin_free_early(void *handle)
 	early = newest;
 }
 
-/* Host memory is all alike: a copy of it is never waited for. */
+/* ---- the host's memory ---- */
+
+static void pin(void *p, size_t bytes)
+{
+	struct pinned *new = malloc(sizeof *new);
+
+	if (!new)
+		standin_fail("no memory for what is pinned");
+	new->at = (uintptr_t)p;
+	new->bytes = bytes;
+	pthread_mutex_lock(&lock);
+	new->next = pinned;
+	pinned = new;
+	pthread_mutex_unlock(&lock);
+	standin_hold(STANDIN_HOST, 1);
+	standin_hold(STANDIN_HOST_BYTES, (long)bytes);
+}
+
+static void unpin(void *p)
+{
+	struct pinned **at = &pinned, *old;
+
+	pthread_mutex_lock(&lock);
+	while (*at && (*at)->at != (uintptr_t)p)
+		at = &(*at)->next;
+	old = *at;
+	if (!old)
+		standin_fail("host memory is given back that the device could not "
+			     "reach");
+	*at = old->next;
+	pthread_mutex_unlock(&lock);
+	standin_hold(STANDIN_HOST, -1);
+	standin_hold(STANDIN_HOST_BYTES, -(long)old->bytes);
+	free(old);
+}
+
+/* Are BYTES at P in memory that the device can't reach? */
+static bool is_pageable(uint64_t p, size_t bytes)
+{
+	const struct pinned *in;
+
+	if (!bytes || standin_is_device((void *)(uintptr_t)p) ||
+	    getenv("STANDIN_UNIFIED"))
+		return false;
+	pthread_mutex_lock(&lock);
+	in = pinned;
+	while (in && (p < in->at || p + bytes > in->at + in->bytes))
+		in = in->next;
+	pthread_mutex_unlock(&lock);
+	return !in;
+}
+
 int cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
 {
 	(void)flags;
-	standin_waits++;
+	standin_waited(STANDIN_HOST_ALLOC);
 	*p = malloc(bytes + 1);
-	return *p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!*p)
+		return CUDA_ERROR_INVALID_VALUE;
+	pin(*p, bytes);
+	return CUDA_SUCCESS;
 }
 
 int cuMemFreeHost(void *p)
 {
+	standin_waited(STANDIN_FREE);
+	unpin(p);
 	free(p);
+	return CUDA_SUCCESS;
+}
+
+int cuMemHostRegister(void *p, size_t bytes, unsigned flags)
+{
+	(void)flags;
+	standin_waited(STANDIN_REGISTER);
+	pin(p, bytes);
+	return CUDA_SUCCESS;
+}
+
+int cuMemHostUnregister(void *p)
+{
+	standin_waited(STANDIN_REGISTER);
+	unpin(p);
 	return CUDA_SUCCESS;
 }
 
@@ -539,7 +617,7 @@ int cuMemFreeHost(void *p)
 int cuStreamCreate(void **s, unsigned flags)
 {
 	needs_context();
-	standin_waits++;
+	standin_waited(STANDIN_STREAM);
 	*s = make(!(flags & CU_STREAM_NON_BLOCKING));
 	return CUDA_SUCCESS;
 }
@@ -602,13 +680,16 @@ int cuStreamDestroy(void *handle)
 	s->ends = true;
 	pthread_cond_broadcast(&s->bell);
 	pthread_mutex_unlock(&s->lock);
+	standin_hold(STANDIN_STREAMS, -1);
 	return CUDA_SUCCESS;
 }
 
 int cuStreamSynchronize(void *s)
 {
 	ends_capture();
-	return block(of(s));
+	standin_waited(STANDIN_SYNC);
+	await(of(s), queued(of(s)));
+	return CUDA_SUCCESS;
 }
 
 int cuEventCreate(void **e, unsigned flags)
@@ -616,12 +697,16 @@ int cuEventCreate(void **e, unsigned flags)
 	(void)flags;
 	needs_context();
 	*e = calloc(1, sizeof(struct event));
-	return *e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!*e)
+		return CUDA_ERROR_INVALID_VALUE;
+	standin_hold(STANDIN_EVENTS, 1);
+	return CUDA_SUCCESS;
 }
 
 int cuEventDestroy(void *e)
 {
 	free(e);
+	standin_hold(STANDIN_EVENTS, -1);
 	return CUDA_SUCCESS;
 }
 
@@ -647,6 +732,7 @@ int cuEventQuery(void *e)
 	pthread_mutex_lock(&x->s->lock);
 	done = x->s->done >= x->n;
 	pthread_mutex_unlock(&x->s->lock);
+	standin_asked(e, x->n, done);
 	return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -681,6 +767,8 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *s)
 	const struct copy c = { to, from, bytes };
 
 	needs_context();
+	if (is_pageable(to, bytes) || is_pageable(from, bytes))
+		standin_waited(STANDIN_PAGEABLE);
 	if (is_library(s) && standin_makes("moved"))
 		standin_enqueue(s, run_copy, &(struct copy){ to + 65536, from, bytes },
 				sizeof c);
@@ -719,9 +807,12 @@ static void run_move(void *arg)
 int cuModuleLoadData(void **module, const void *image)
 {
 	needs_context();
-	standin_waits++;
+	standin_waited(STANDIN_MODULE);
 	*module = strstr(image, ".entry berth_move(") ? (void *)run_move : NULL;
-	return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!*module)
+		return CUDA_ERROR_INVALID_VALUE;
+	standin_hold(STANDIN_MODULES, 1);
+	return CUDA_SUCCESS;
 }
 
 int cuModuleGetFunction(void **function, void *module, const char *name)
@@ -739,7 +830,8 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	struct move_args a = *(struct move_args *)args[0];
 
 	needs_context();
-	standin_waits += !atomic_exchange(&loaded, true);
+	if (!atomic_exchange(&loaded, true))
+		standin_waited(STANDIN_MODULE);
 	if (function != (void *)run_move || !x || y != a.pieces || z != 1 || !bx ||
 	    by != 1 || bz != 1 || shared || extra || y > MOVE_PIECES || bx > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -764,7 +856,9 @@ static void run_set(void *arg)
 		const uintptr_t row = (uintptr_t)t->to + i * t->pitch;
 		unsigned char *to = standin_touch((void *)row, t->width * t->size);
 
-		for (size_t k = 0; k < t->width; k++)
+		if (t->size == 1)
+			memset(to, (int)t->word, t->width);
+		for (size_t k = 0; t->size > 1 && k < t->width; k++)
 			memcpy(to + k * t->size, &t->word, t->size);
 	}
 }

@@ -93,7 +93,7 @@ static void enter(struct comm *c)
 	if (atomic_fetch_add(&c->inside, 1))
 		standin_fail("two threads are inside a communicator at once");
 	if (atomic_fetch_add(&calls, 1) % 4 == 0) /* so that they meet */
-		usleep(NAP_US);
+		standin_nap(NAP_US);
 	if (atomic_load(&c->ended))
 		standin_fail("a communicator is used after its end");
 }
@@ -422,6 +422,7 @@ int ncclCommInitRankConfig(void **out, int n, struct nccl_id id, int me,
 	pthread_t t;
 
 	*out = NULL;
+	standin_waited(STANDIN_COMM);
 	standin_wait_all();
 	if (standin_makes("die-joining") && me == n - 1)
 		raise(SIGKILL);
@@ -443,6 +444,7 @@ int ncclCommInitRankConfig(void **out, int n, struct nccl_id id, int me,
 	c->next = comms;
 	comms = c;
 	pthread_mutex_unlock(&list_lock);
+	standin_hold(STANDIN_COMMS, 1);
 	*out = c;
 	if (pthread_create(&t, NULL, join, c))
 		standin_fail("no thread for a communicator");
@@ -471,6 +473,7 @@ static void end(struct comm *c)
 	pthread_mutex_lock(&list_lock);
 	munmap(c->s, sizeof *c->s);
 	pthread_mutex_unlock(&list_lock);
+	standin_hold(STANDIN_COMMS, -1);
 	atomic_fetch_add(&nended, 1);
 }
 
@@ -484,6 +487,7 @@ int ncclCommAbort(void *p)
 	struct comm *c = p;
 
 	enter(c);
+	standin_waited(STANDIN_COMM);
 	atomic_store(&c->ended, 1);
 	while (standin_makes("abort-hangs"))
 		usleep(NAP_US);
@@ -497,7 +501,7 @@ int ncclCommDestroy(void *p)
 	struct comm *c = p;
 
 	enter(c);
-	standin_waits++;
+	standin_waited(STANDIN_COMM);
 	atomic_store(&c->ended, 1);
 	atomic_fetch_add(&c->s->gone, 1);
 	while (atomic_load(&c->s->gone) < c->n)

@@ -20,6 +20,9 @@
  * launched.  There is no symbol of a later version than the oldest that the library
  * takes: CUDA 12.0, NCCL 2.18.
  *
+ * Memory of the host that cuMemHostAlloc() has not made is pageable.  counts.h has what
+ * the stand-in counts.
+ *
  * An error ends the process: "STANDIN: TEXT", status 97.  In the environment:
  *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep
  *   STANDIN_GPU                        the name of this GPU; two ranks can't share it
@@ -35,6 +38,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/standin/counts.h"
+
 enum { STANDIN_EXIT = 97, STANDIN_RANKS = 9 };
 
 /* ---- libcuda; its header has the names with _v2, too ---- */
@@ -42,6 +47,7 @@ enum { STANDIN_EXIT = 97, STANDIN_RANKS = 9 };
 #define cuMemGetInfo cuMemGetInfo_v2
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
+#define cuMemHostRegister cuMemHostRegister_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuEventDestroy cuEventDestroy_v2
 #define cuStreamBeginCapture cuStreamBeginCapture_v2
@@ -95,8 +101,6 @@ void standin_enqueue(void *stream, void (*run)(void *arg), const void *arg,
 void standin_wait_all(void);
 /* Frees the newest allocation of cuMemAllocAsync(), long before it is asked to. */
 void standin_free_early(void *stream);
-/* Calls in which this thread waited for the device, or might have. */
-extern _Thread_local unsigned long standin_waits;
 /* How many communicators of this process have come to their end. */
 unsigned standin_ended(void);
 /* A context in this thread, for what a program itself does. */
