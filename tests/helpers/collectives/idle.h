@@ -2,11 +2,11 @@
 #ifndef BERTH_TESTS_IDLE_H
 #define BERTH_TESTS_IDLE_H
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/helpers/calls.h"
+#include "tests/helpers/here.h"
 #include "tests/helpers/verify.h"
 
 enum {
@@ -15,29 +15,6 @@ enum {
 	IDLE_DESCRIPTORS = 40,
 	IDLE_LOOKS = 600, /* each 50 ms */
 };
-
-static int entries(const char *folder)
-{
-	DIR *d = opendir(folder);
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n - 2; /* "." and ".." */
-}
-
-static int threads_here(void)
-{
-	return entries("/proc/self/task");
-}
-
-/* But for the folder's own. */
-static int descriptors_here(void)
-{
-	return entries("/proc/self/fd") - 1;
-}
 
 static bool stands_still(void)
 {
