@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 52
-# more: ends that take seconds
+# more: ends that take seconds, 300 cycles, each call that waits
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Operations on the memory of a device, by NCCL's back end: a stand-in of one GPU in each rank
 # (tests/standin) is its libcuda and libnccl.  Random programs with it are in programs.bats.
@@ -184,6 +184,40 @@ does() { # [OPTION VALUE]... CASE
 		does -np 4 -hosts 2 "$case"
 	done
 	does -np 3 -hosts 2 time-out
+}
+
+@test "in a training step the host waits for the GPU in no call; what a world had there ends with it" {
+	does -np 2 -times 20 waits
+	does -np 2 -times 10 cycles
+}
+
+# bats test_tags=all
+@test "200 steps without a call that waits for the GPU; one that is planted, of each kind, is named" {
+	local mistake
+	local -A names=([sync]=cuStreamSynchronize [alloc]=cuMemAlloc [free]=cuMemFree [host-alloc]=cuMemHostAlloc
+		[register]=cuMemHostRegister [module]=cuModuleLoadData [pageable]="cuMemcpyAsync with pageable memory"
+		[query]="cuEventQuery of one event for 20 us")
+	for np in 1 2 3; do
+		does -np $np -times 200 waits
+	done
+	does -np 4 -hosts 2 -times 200 waits
+	does -np 2 -hosts 2 -times 200 waits
+	BERTH_DEVICE=host does -np 2 -times 200 waits
+	echo "# $output" >&3
+	for mistake in "${!names[@]}"; do
+		STANDIN_MISTAKE=wait-$mistake run timeout -k 5 60 "$DEVICES" -np 2 -times 20 waits
+		echo "$mistake: status $status: $output"
+		[[ $status = 1 && $output == *": ${names[$mistake]}"*" times in 20 steps"* ]]
+	done
+}
+
+# bats test_tags=all
+@test "300 inits and shutdowns leave no handle, byte of the device, thread or descriptor" {
+	for np in 1 2; do
+		does -np $np -times 300 cycles
+		echo "# np $np: $output" >&3
+	done
+	does -np 2 -hosts 2 -times 100 cycles
 }
 
 @test "what a stream waits for is done when the library ends" {
