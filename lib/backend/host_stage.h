@@ -1,5 +1,5 @@
-/* host_stage.h - a stage (device.h) whose arrays are in the host's memory: for a rank
- * that takes part, with such arrays, in an operation of others on theirs of a device. */
+/* host_stage.h - a stage (device.h) whose arrays are in the host's memory, for a rank
+ * that has such arrays in an operation of which other ranks have theirs on a device. */
 #ifndef BERTH_LIB_HOST_STAGE_H
 #define BERTH_LIB_HOST_STAGE_H
 

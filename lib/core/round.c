@@ -321,8 +321,8 @@ static berth_result round_settle(struct berth_set *s, struct berth_request *r,
 	memset(why, 0, sizeof *why);
 	if (rc)
 		return rc;
-	return found.mixed ? round_do_mixed(s, r, &found, why)
-			   : round_say_difference(s, r, found.which, why);
+	return r && found.mixed ? round_do_mixed(s, r, &found, why)
+				: round_say_difference(s, r, found.which, why);
 }
 
 static enum progress round_all_have_blocked(struct berth_set *s,

@@ -42,8 +42,8 @@ extern const char *const standin_wait_name[STANDIN_WAITS];
 extern const char *const standin_held_name[STANDIN_HELD];
 
 void standin_waited(enum standin_wait kind);
-/* This thread asked for EVENT, as it was recorded at place RECORD of a stream: pools use
- * events again. */
+/* This thread asked for EVENT, as it was recorded at place RECORD of a stream: pools
+ * use events again. */
 void standin_asked(const void *event, uint64_t record, bool has_come);
 /* The stand-in itself holds up this thread, which is no pause between queries.  (If it
  * does so elsewhere, a pause looks shorter than it was: hence 5 queries.) */

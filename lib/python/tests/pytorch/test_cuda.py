@@ -1,5 +1,5 @@
-"""What berth.torch does for CUDA alone (berth/torch/cuda.py), with a stand-in for the calls of torch.cuda that
-it makes.  The ranks of a launcher are not needed.
+"""What berth.torch does for CUDA alone (berth/torch/cuda.py), with a stand-in for the calls of torch.cuda
+that it makes.  The ranks of a launcher are not needed.
 """
 from __future__ import annotations
 
