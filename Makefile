@@ -301,6 +301,12 @@ $(VENV)/installed: tests/requirements.txt examples/requirements.txt
 	@tests/deps demo
 	@tests/venv.sh $(VENV) $<
 
+# JAX for tests/cli/jax.bats: `make check` does without it.
+venv-jax: build/venv-jax/installed
+build/venv-jax/installed: tests/jax.txt
+	@tests/deps demo
+	@tests/venv.sh build/venv-jax $<
+
 demo:
 	+@tests/demo.sh
 demo-torch:
@@ -417,7 +423,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv demo demo-torch trainers wheels \
+.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv venv-jax demo demo-torch trainers wheels \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)

@@ -142,7 +142,7 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 		rule = value[1]
 		if (value[2] == "CONSTANT") {
 			gsub(/"/, "", value[3])
-			value[3] = ".Li " value[3]
+			value[3] = value[3] == "" ? "empty" : ".Li " value[3]
 		} else {
 			if (value[2] == "IN_SLURM")
 				value[3] = value[4]

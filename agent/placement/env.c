@@ -53,6 +53,32 @@ static enum give env_master_port(struct str *s, const struct env_rank *r)
 	return r->master_port ? SET : SKIP;
 }
 
+/* The value of NAME that -x gives, or VALUE. */
+static const char *env_given(const struct env_rank *r, const char *name,
+			     const char *value)
+{
+	const size_t len = strlen(name);
+
+	for (size_t i = 0; i < r->given.n; i++)
+		if (!strncmp(r->given.v[i], name, len) && r->given.v[i][len] == '=')
+			value = r->given.v[i] + len + 1;
+	return value;
+}
+
+/* Where the ranks meet, as MASTER_ADDR and MASTER_PORT say it to them. */
+static enum give env_coordinator_address(struct str *s, const struct env_rank *r)
+{
+	struct str own = { 0 };
+	const char *addr, *port;
+
+	str_addf(&own, "%u", r->master_port);
+	addr = env_given(r, "MASTER_ADDR", r->master_addr);
+	port = env_given(r, "MASTER_PORT", r->master_port ? str_text(&own) : "");
+	str_addf(s, strchr(addr, ':') ? "[%s]:%s" : "%s:%s", addr, port);
+	str_free(&own);
+	return *addr && *port ? SET : SKIP;
+}
+
 static enum give env_cores_at_most_8(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;
@@ -84,6 +110,19 @@ static enum give env_gpu_uuid(struct str *s, const struct env_rank *r)
 	const struct gpu *g = gpu_of(r, r->local_rank);
 
 	return env_text(s, g && *g->uuid ? g->uuid : NULL);
+}
+
+/* Number 0 of the one GPU that the rank can see.  JAX would take the local rank for a
+ * number there. */
+static enum give env_first_if_one_gpu(struct str *s, const struct env_rank *r)
+{
+	struct str visible = { 0 };
+	bool one;
+
+	env_visible(&visible, r);
+	one = visible.len && !strchr(str_text(&visible), ',');
+	str_free(&visible);
+	return one ? env_text(s, "0") : SKIP;
 }
 
 static bool has_vendor(const struct env_rank *r, enum gpu_vendor vendor)
@@ -473,10 +512,10 @@ void env_task(struct strv *set, struct strv *defaults, struct strv *unset,
 	      const struct env_rank *r)
 {
 	/* the launcher's to set, or of an agent that such a task does not have */
-	static const char *const launchers[] = { "SLURM_",     "PMI_",
-						 "BERTH_JOB",  "BERTH_AGENT",
-						 "BERTH_RANK", "BERTH_SIZE",
-						 "PWD" };
+	static const char *const launchers[] = {
+		"SLURM_",     "PMI_",       "BERTH_JOB", "BERTH_AGENT",
+		"BERTH_RANK", "BERTH_SIZE", "PWD",       "OMPI_MCA_orte_hnp_uri"
+	};
 
 	for (size_t i = 0; i < ROWS; i++) {
 		const struct row *row = &table[i];

@@ -202,29 +202,30 @@ plan_of() {
 
 @test "README: the training script runs" {
 	[ -e "$ROOT/build/venv/installed" ] || skip "no build/venv (make venv)"
-	section 'In a training script' | sed -n '/import os, jax/q; s/^    \([^$]\)/\1/p; s/^$//p' > "$T/script.py"
+	section 'In a training script' | sed -n '/^    import jax$/q; s/^    \([^$]\)/\1/p; s/^$//p' > "$T/script.py"
 	run -0 runner -np 2 build/venv/bin/python3 "$T/script.py"
 	says '[0]<stdout>:rank 0 of 2 is ready' '[1]<stdout>:rank 1 of 2 is ready'
 }
 
-# A jax that shows how it is called: the real one is large.
-@test "README and runner(1): the line for JAX has what its ranks need" {
+# A jax that shows what it would find: the real one is large (jax.bats).
+@test "README and runner(1): JAX finds its ranks without arguments" {
 	mkdir "$T/jax"
 	cat > "$T/jax/__init__.py" <<-'P'
+		import os
 		class distributed:
-		    def initialize(coordinator_address=None, num_processes=None, process_id=None, local_device_ids=None):
-		        host, port = coordinator_address.rsplit(":", 1)
-		        print("at", host, int(port) > 0, num_processes, process_id, local_device_ids)
+		    def initialize():
+		        env = os.environ
+		        host, port = env["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)
+		        assert env["OMPI_MCA_orte_hnp_uri"] == ""
+		        print("at", host, int(port) > 0, env["OMPI_COMM_WORLD_SIZE"], env["OMPI_COMM_WORLD_RANK"])
 	P
-	section 'In a training script' | sed -n '/import os, jax/,/local_device_ids/s/^    \([^$]\)/\1/p' > "$T/readme.py"
-	literal "$ROOT/man/runner.1.in" | sed -n '/^import os, jax/,/local_device_ids/p' > "$T/page.py"
+	section 'In a training script' | sed -n '/^    import jax$/,/initialize/s/^    \([^$]\)/\1/p' > "$T/readme.py"
+	literal "$ROOT/man/runner.1.in" | sed -n '/^import jax/,/initialize/p' > "$T/page.py"
 	diff <(grep . "$T/readme.py") <(grep . "$T/page.py")
-	# without what on one host, but not on more, is the same as RANK and WORLD_SIZE
-	run -0 env PYTHONPATH="$T" "$RUNNER" -q -np 2 --no-tag \
-		env -u LOCAL_RANK -u LOCAL_WORLD_SIZE /usr/bin/python3 "$T/page.py"
-	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0 [0]\nat 127.0.0.1 True 2 1 [0]' ]
+	run -0 env PYTHONPATH="$T" "$RUNNER" -q -np 2 --no-tag /usr/bin/python3 "$T/page.py"
+	[ "$(sort <<< "$output")" = $'at 127.0.0.1 True 2 0\nat 127.0.0.1 True 2 1' ]
 	run -0 env PYTHONPATH="$T" "$RUNNER" -np 1 --no-tag -x MASTER_ADDR=fd00:77::11 /usr/bin/python3 "$T/page.py"
-	[ "$output" = 'at [fd00:77::11] True 1 0 [0]' ]
+	[ "$output" = 'at [fd00:77::11] True 1 0' ]
 	run -0 "$RUNNER" --plan -np 2 --topology machine.xml python3 "$T/page.py"
 	says "gpu-visible: one"
 }

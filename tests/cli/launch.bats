@@ -114,7 +114,8 @@ want = {
     "HOROVOD_CROSS_RANK": ("0", "1"), "HOROVOD_CROSS_SIZE": "2", "HOROVOD_HOSTNAME": ("localhost", "127.0.0.1"),
     "OMPI_COMM_WORLD_RANK": ("0", "1"), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     "OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_NODE_RANK": "0",
-    "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1",
+    "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1", "OMPI_MCA_orte_hnp_uri": "",
+    "KERAS_DISTRIBUTION_NUM_PROCESSES": "2", "KERAS_DISTRIBUTION_PROCESS_ID": ("0", "1"),
     "BERTH_RANK": ("0", "1"), "BERTH_SIZE": "2", "BERTH_LOCAL_RANK": "0", "BERTH_LOCAL_SIZE": "1",
     "BERTH_NODE_RANK": ("0", "1"), "BERTH_NODES": "2",
     "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "WARN",
@@ -129,6 +130,9 @@ for name, value in want.items():
 for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "BERTH_JOB", "BERTH_VERSION"):
     if not env[0].get(name) or env[0][name] != env[1].get(name):
         print(f"{name}: {env[0].get(name)} and {env[1].get(name)}")
+for name in ("JAX_COORDINATOR_ADDRESS", "KERAS_DISTRIBUTION_JOB_ADDRESSES"):
+    if env[1].get(name) != env[1]["MASTER_ADDR"] + ":" + env[1]["MASTER_PORT"]:
+        print(name, env[1].get(name))
 if not 20000 <= int(env[0]["MASTER_PORT"]) <= 29499:
     print("MASTER_PORT", env[0]["MASTER_PORT"])
 if int(env[0]["OMP_NUM_THREADS"]) < 1 or not env[0]["BERTH_CPUS"]:
@@ -240,6 +244,7 @@ OMPI_UNIVERSE_SIZE=1" ]
 	ulimit -Ss 4096
 	ulimit -Sl 32
 	run -0 out -np 1 bash -c 'umask; ulimit -Sn; ulimit -Sc; ulimit -Ss; ulimit -Sl'
+OMPI_MCA_orte_hnp_uri=
 	[ "$(sed 's/^[^:]*://' <<< "$output")" = $'0027\n333\n0\n4096\n32' ]
 }
 

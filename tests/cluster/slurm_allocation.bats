@@ -192,3 +192,16 @@ where='echo "$RANK $(uname -n)"'
 	on n0 sh -c 'cat /run/hosts > /etc/hosts; rm ~/.ssh/config'
 	[ "$(in_order)" = n2 ]
 }
+
+@test "JAX without arguments, in a job of Slurm" {
+	[ -e "$ROOT/build/venv-jax/installed" ] || skip "no JAX in build/venv-jax (make venv-jax)"
+	script sum.py <<- 'P'
+		import jax
+		jax.distributed.initialize()
+		from jax.experimental import multihost_utils
+		ranks = multihost_utils.process_allgather(jax.numpy.array([1. + jax.process_index()]))
+		print("process", jax.process_index(), "of", jax.process_count(), "sum", int(ranks.sum()), flush=True)
+	P
+	run -0 salloc -N2 -n2 "$RUNNER" -q --no-tag -x JAX_PLATFORMS=cpu "$ROOT/build/venv-jax/bin/python3" /vc/t/sum.py
+	says 'process 0 of 2 sum 3' 'process 1 of 2 sum 3'
+}

@@ -125,6 +125,12 @@ static const struct {
 	      { "OMPI_COMM_WORLD_LOCAL_RANK", "2" },
 	      { "OMPI_COMM_WORLD_LOCAL_SIZE", "4" },
 	      { "OMPI_COMM_WORLD_NODE_RANK", "2" },
+	      { "OMPI_MCA_orte_hnp_uri", "" },
+	      { "JAX_COORDINATOR_ADDRESS", "10.0.0.1:20001" },
+	      { "JAX_LOCAL_DEVICE_IDS", "0" },
+	      { "KERAS_DISTRIBUTION_JOB_ADDRESSES", "10.0.0.1:20001" },
+	      { "KERAS_DISTRIBUTION_NUM_PROCESSES", "8" },
+	      { "KERAS_DISTRIBUTION_PROCESS_ID", "6" },
 	      { "MPI_LOCALRANKID", "2" },
 	      { "MPI_LOCALNRANKS", "4" },
 	      { "SLURM_PROCID", "(unset)" },
@@ -203,6 +209,8 @@ static const struct {
 	/* only where nobody else sets it */
 	{ "NCCL_DEBUG", "INFO", NULL, NULL, "INFO" },
 	{ "NCCL_DEBUG", "INFO", "TRACE", NULL, "TRACE" },
+	{ "OMPI_MCA_orte_hnp_uri", "1", NULL, NULL, "" }, /* of another launcher */
+	{ "JAX_COORDINATOR_ADDRESS", NULL, "a:1", NULL, "a:1" },
 	{ "OMP_NUM_THREADS", NULL, "1", NULL, "1" },
 	{ "OMP_NUM_THREADS", NULL, NULL, "7", "7" },
 	{ "PYTHONUNBUFFERED", NULL, "", NULL, "" },
@@ -254,6 +262,30 @@ START_TEST(who_wins)
 	r.given = list(given_list);
 	build(&r, 0, own_list);
 	ck_assert_str_eq(get(name), layers[_i].value);
+}
+END_TEST
+
+/* JAX meets where -x says that ranks meet. */
+START_TEST(where_jax_meets)
+{
+	struct env_rank r = make(0, 2, VISIBLE_ONE);
+	static const char *const given[] = { "MASTER_ADDR=fd00::2", NULL },
+				 *const both[] = { "MASTER_PORT=7", "MASTER_ADDR=a",
+						   NULL };
+
+	r.master_addr = "fd00::1";
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("JAX_COORDINATOR_ADDRESS"), "[fd00::1]:20001");
+	r.given = list(given);
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("JAX_COORDINATOR_ADDRESS"), "[fd00::2]:20001");
+	r.given = list(both);
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("KERAS_DISTRIBUTION_JOB_ADDRESSES"), "a:7");
+	r = make(0, 2, VISIBLE_ONE); /* a job that has no master */
+	r.master_addr = "";
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("JAX_COORDINATOR_ADDRESS"), "(unset)");
 }
 END_TEST
 
@@ -398,6 +430,10 @@ START_TEST(visible_devices)
 	build(&r, visible[_i].local, own_none);
 	ck_assert_str_eq(get("CUDA_VISIBLE_DEVICES"),
 			 *visible[_i].value ? visible[_i].value : "(unset)");
+	ck_assert_str_eq(get("JAX_LOCAL_DEVICE_IDS"),
+			 *visible[_i].value && !strchr(visible[_i].value, ',')
+				 ? "0"
+				 : "(unset)");
 	str_free(&s);
 }
 END_TEST
@@ -446,6 +482,7 @@ int main(void)
 	tcase_add_loop_test(t, who_wins, 0, sizeof layers / sizeof *layers);
 	tcase_add_test(t, odd_entries);
 	tcase_add_test(t, own_few);
+	tcase_add_test(t, where_jax_meets);
 	tcase_add_test(t, package_of_python);
 	tcase_add_test(t, inside_slurm);
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
