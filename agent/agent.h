@@ -33,8 +33,9 @@ struct agent {
 	struct topo topo;
 	struct gpus gpus; /* of the machine */
 	struct port port;
-	int job_socket; /* procs.h; -1: none */
-	int guardian;   /* readable when it is dead, -1: none */
+	struct ports ports; /* of the ranks, if TF_CONFIG names them */
+	int job_socket;     /* procs.h; -1: none */
+	int guardian;       /* readable when it is dead, -1: none */
 	struct guarded guarded;
 	struct event *guardian_gone, *child, *term, *copy;
 
@@ -43,9 +44,10 @@ struct agent {
 	struct wire_app *app;
 	struct app_start *start; /* one for each app of the job; or NULL */
 	size_t napp;
-	struct wire_job *job; /* NULL: none */
-	uint32_t epoch;       /* of this job, or of the last one */
-	struct gpus chosen;   /* of the job */
+	struct wire_job *job;             /* NULL: none */
+	struct wire_tf_config *tf_config; /* of the job; NULL: none, or not yet */
+	uint32_t epoch;                   /* of this job, or of the last one */
+	struct gpus chosen;               /* of the job */
 	struct placement placement;
 	struct package package; /* Berth's own, as far as it is used */
 	struct str no_package;  /* why --horovod has none that is used */

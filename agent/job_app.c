@@ -18,6 +18,7 @@ struct place_request agent_request(struct agent *a)
 	return (struct place_request){
 		.job = a->job,
 		.app = a->app,
+		.tf_config = a->tf_config,
 		.topo = &a->topo,
 		.gpus = &a->chosen,
 		.placement = &a->placement,

@@ -115,9 +115,11 @@ void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
 	struct err e = { 0 };
+	const size_t ports = job->flags & JOB_TF_CONFIG ? job->ranks.n : 0;
 	bool waits = false;
 
-	if (job_place_ranks(a, &e)) {
+	if (job_place_ranks(a, &e) ||
+	    (!ports_hold(&a->ports, ports) && err_set(&e, E_TF_PORTS, ports))) {
 		stream_log(&a->stream, LOG_ERROR, &e);
 		return;
 	}
@@ -141,7 +143,8 @@ void agent_place(struct agent *a)
 					  .certificate = a->placement.certificate,
 					  .id = "",
 					  .text = "",
-					  .hint = "" };
+					  .hint = "",
+					  .ports = { a->ports.number, ports } };
 	if (!a->xml && !(job->flags & JOB_PLAN)) {
 		find_programs(a, &a->answer);
 		if (!*a->answer.id)

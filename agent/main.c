@@ -193,6 +193,7 @@ static void main_end(struct agent *a)
 	agent_forget_job(a);
 	stream_end(&a->stream);
 	port_release(&a->port);
+	ports_release(&a->ports);
 	gpu_free(&a->gpus);
 	topo_free(&a->topo);
 	event_free(a->child);

@@ -94,6 +94,28 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 	return 0;
 }
 
+static int on_tf_config(struct agent *a, const struct wire_frame *f, struct err *e)
+{
+	struct wire_tf_config m;
+	bool sound;
+
+	if (!a->job)
+		return 0;
+	if (unpack_copy(a, f, &m, e))
+		return -1;
+	sound = !a->tf_config && m.epoch == a->epoch && m.roles.n == a->job->ranks.n &&
+		m.tasks.n == m.roles.n;
+	for (size_t i = 0; sound && i < m.roles.n; i++)
+		sound = m.roles.v[i] >= TF_OUT && m.roles.v[i] < TF_ROLES;
+	if (!sound) {
+		wire_free_tf_config(&m);
+		return err_set(e, E_WIRE, "malformed 'tf_config' message");
+	}
+	a->tf_config = xmalloc(sizeof *a->tf_config);
+	*a->tf_config = m;
+	return 0;
+}
+
 void agent_forget_job(struct agent *a)
 {
 	agent_check_free(a);
@@ -121,6 +143,10 @@ void agent_forget_job(struct agent *a)
 	free(a->app);
 	a->app = NULL;
 	a->napp = 0;
+	if (a->tf_config)
+		wire_free_tf_config(a->tf_config);
+	free(a->tf_config);
+	a->tf_config = NULL;
 	if (a->job)
 		wire_free_job(a->job);
 	free(a->job);
@@ -168,6 +194,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 		return on_app(a, f, e);
 	case WIRE_job:
 		return on_job(a, f, e);
+	case WIRE_tf_config:
+		return on_tf_config(a, f, e);
 	case WIRE_host_map:
 	case WIRE_exchange_data:
 	case WIRE_exchange_failed:

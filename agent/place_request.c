@@ -28,12 +28,18 @@ static bool dir_exists(const char *path)
 
 struct env_rank env_rank_of(const struct place_request *q, uint32_t local)
 {
+	static const char *const roles[] = { TF_ROLE_NAMES }; /* from TF_OUT on */
 	static const struct wire_app none;
 	const struct wire_job *j = q->job;
 	const struct wire_app *app = q->app ? &q->app[j->apps.v[local]] : &none;
 	const wire_strv pmix = server_pmix_environment(q->server, local);
 	const bool horovod = j->flags & JOB_HOROVOD;
+	const struct wire_tf_config *m = q->tf_config;
+	struct env_tf tf = { j->flags & JOB_TF_CONFIG ? "" : NULL, "", 0 };
 
+	if (m)
+		tf = (struct env_tf){ m->cluster, roles[m->roles.v[local] - TF_OUT],
+				      m->tasks.v[local] };
 	return (struct env_rank){ .gpus = q->gpus,
 				  .placement = q->placement,
 				  .gpu_visible = (enum gpu_visible)j->gpu_visible,
@@ -55,6 +61,7 @@ struct env_rank env_rank_of(const struct place_request *q, uint32_t local)
 				  .oversubscribed = place_oversubscribes(q),
 				  .shared_memory = pmix.n ? q->memory : NULL,
 				  .pmix = { pmix.v, pmix.n },
+				  .tf = tf,
 				  .host = j->host,
 				  .host_list = j->host_list,
 				  .job_id = j->job_id,

@@ -11,11 +11,12 @@
 
 /* Borrows everything. */
 struct place_request {
-	const struct wire_job *job;  /* runner's frame, or what a step makes like it */
-	const struct wire_app *app;  /* the job's, in a row; NULL: a step has none */
-	const struct topo *topo;     /* of the machine */
-	const struct gpus *gpus;     /* of the job */
-	struct placement *placement; /* which place_job() fills */
+	const struct wire_job *job; /* runner's frame, or what a step makes like it */
+	const struct wire_app *app; /* the job's, in a row; NULL: a step has none */
+	const struct wire_tf_config *tf_config; /* of the job; NULL: none, or not yet */
+	const struct topo *topo;                /* of the machine */
+	const struct gpus *gpus;                /* of the job */
+	struct placement *placement;            /* which place_job() fills */
 	const struct package *package;
 	bool has_folder;          /* job->folder has a package, too */
 	struct server *server;    /* of the ranks; or NULL */

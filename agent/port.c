@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -56,4 +57,34 @@ void port_release(struct port *p)
 	if (p->number)
 		close(p->fd);
 	*p = (struct port){ -1, 0 };
+}
+
+void ports_release(struct ports *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		close(p->fd[i]);
+	free(p->fd);
+	free(p->number);
+	*p = (struct ports){ 0 };
+}
+
+bool ports_hold(struct ports *p, size_t n)
+{
+	struct ports fresh = { xcalloc(n + 1, sizeof *fresh.fd),
+			       xcalloc(n + 1, sizeof *fresh.number), 0 };
+	struct port one;
+
+	while (fresh.n < n) {
+		port_hold(&one);
+		if (!one.number)
+			break;
+		fresh.fd[fresh.n] = one.fd;
+		fresh.number[fresh.n++] = one.number;
+	}
+	ports_release(p);
+	*p = fresh;
+	if (fresh.n == n)
+		return true;
+	ports_release(p);
+	return false;
 }

@@ -18,6 +18,8 @@ enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
 enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };
 enum mpi { MPI_AUTO, MPI_PMIX, MPI_PMI1, MPI_NONE };
 enum horovod { HOROVOD_INSTALLED, HOROVOD_BERTH };
+/* Roles of ranks in the cluster of TF_CONFIG.  OUT: of those that are not in it. */
+enum tf_role { TF_UNSAID, TF_OUT, TF_WORKER, TF_CHIEF, TF_PS, TF_EVALUATOR, TF_ROLES };
 
 /* Bits: what an agent found out about its programs and its host. */
 enum mpi_found {
@@ -43,6 +45,8 @@ enum mpi_given { MPI_GIVE_PMI1 = 1, MPI_GIVE_PMIX = 2 };
 #define GPU_ID_NAMES "index", "uuid"
 #define MPI_NAMES "auto", "pmix", "pmi1", "none"
 #define HOROVOD_NAMES "installed", "berth"
+/* from TF_OUT on */
+#define TF_ROLE_NAMES "none", "worker", "chief", "ps", "evaluator"
 
 /* Bits of job.flags. */
 enum job_flag {
@@ -56,7 +60,8 @@ enum job_flag {
 	JOB_PMI1 = 128,   /* ranks may get PMI-1 */
 	JOB_PMIX = 256,   /* ranks may get PMIx */
 	JOB_MPI = 512,    /* each program wants what ranks may get */
-	JOB_HOROVOD = 1024, /* `import horovod` gives ranks berth */
+	JOB_HOROVOD = 1024,   /* `import horovod` gives ranks berth */
+	JOB_TF_CONFIG = 2048, /* each rank has a port; tf_config comes before start */
 };
 
 /* The findings of --check, in the order of its lines. */

@@ -25,11 +25,12 @@ enum summary_form { SUMMARY_NONE, SUMMARY_TEXT, SUMMARY_JSON };
 
 /* One command line of a ":"-separated job. */
 struct app {
-	struct strv argv;   /* program and arguments; may be empty with --plan */
-	int np;             /* its -np; 0: not given */
-	char *np_from;      /* the source of np: "-np", "BERTH_NP", or NULL */
-	struct strv export; /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
-	char *wdir;         /* its --wdir, or NULL */
+	struct strv argv;     /* program and arguments; may be empty with --plan */
+	int np;               /* its -np; 0: not given */
+	char *np_from;        /* the source of np: "-np", "BERTH_NP", or NULL */
+	struct strv export;   /* its -x, as typed: NAME, NAME=VALUE or 'PREFIX*' */
+	char *wdir;           /* its --wdir, or NULL */
+	enum tf_role tf_role; /* its --tf-config */
 	/* For an app behind a ':'.  Those of the first app are the job's. */
 	struct hosts hosts; /* its -H, or none */
 	char *hosts_from;
@@ -80,6 +81,7 @@ struct asked_env {
 	/* The BERTH_* variables that options read.  The ranks do not get them. */
 	const char *const *options;
 	size_t noptions;
+	bool tf_config; /* a program has a role in TF_CONFIG */
 };
 
 /* How agents on hosts are started. */

@@ -79,6 +79,20 @@ static enum give env_coordinator_address(struct str *s, const struct env_rank *r
 	return *addr && *port ? SET : SKIP;
 }
 
+void env_add_tf_config(struct str *s, const struct env_tf *tf)
+{
+	str_addf(s, "{\"cluster\":%s,\"task\":{\"type\":\"%s\",\"index\":%u}}",
+		 tf->cluster, tf->role, tf->task);
+}
+
+static enum give env_tf_config(struct str *s, const struct env_rank *r)
+{
+	if (!r->tf.cluster || !strcmp(r->tf.role, "none"))
+		return SKIP;
+	env_add_tf_config(s, &r->tf);
+	return SET;
+}
+
 static enum give env_cores_at_most_8(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;

@@ -20,6 +20,13 @@ struct env_list {
 	size_t n;
 };
 
+/* TF_CONFIG of a rank. */
+struct env_tf {
+	const char *cluster; /* JSON; "": not known yet; NULL: no TF_CONFIG */
+	const char *role;    /* of TF_ROLE_NAMES */
+	uint32_t task;       /* its number among the ranks of its role */
+};
+
 /* All that a rank's environment is made of.  Borrows everything. */
 struct env_rank {
 	const struct gpus *gpus;
@@ -36,8 +43,9 @@ struct env_rank {
 	/* a folder for memory that ranks share, or ""; NULL: not known yet */
 	const char *shared_memory;
 	const char *master_addr; /* "": no master */
-	const char *host;        /* as the user typed it */
-	const char *host_list;   /* of the job, "n[1-3]"; "": unknown */
+	struct env_tf tf;
+	const char *host;      /* as the user typed it */
+	const char *host_list; /* of the job, "n[1-3]"; "": unknown */
 	const char *job_id, *version, *wdir;
 	const char *agent_socket;               /* for libberth, or NULL */
 	const char *horovod, *python, *library; /* of common/package.h; or NULL */
@@ -48,6 +56,9 @@ struct env_rank {
 	struct env_list pmix; /* what PMIx says to this rank: no option changes it */
 	bool (*dir_exists)(const char *path); /* for TMPDIR */
 };
+
+/* Append the value of TF_CONFIG to S. */
+void env_add_tf_config(struct str *s, const struct env_tf *tf);
 
 /* The value of CUDA_VISIBLE_DEVICES (or the AMD variable) for R's local rank under the
  * job's gpu_visible mode, "" if it stays as it is.  Appends to S. */

@@ -4,6 +4,7 @@
 
 #include "launcher/cli/exports.h"
 #include "launcher/cli/rankfile.h"
+#include "launcher/cli/roles.h"
 #include "launcher/cli/values.h"
 
 static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
@@ -12,6 +13,7 @@ static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
 static const char *const mpi_names[] = { MPI_NAMES, NULL };
 static const char *const horovod_names[] = { HOROVOD_NAMES, NULL };
+static const char *const role_names[] = { TF_ROLE_NAMES, NULL };
 static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto",    "local", "ssh",
 					       "openssh", "srun",  NULL };
@@ -96,6 +98,19 @@ const struct option option_table[] = {
 		  "you or the owner of runner can write. An installed Horovod is hidden, and one line "
 		  "says so. --horovod=installed leaves PYTHONPATH as it is. "
 		  "That is the default, unless runner is started under the name horovodrun." },
+
+	{ "--tf-config", "worker|chief|ps|evaluator|none", TOPIC_ranks, OPTION_APP | OPTION_OPTIONAL,
+	  "tf-config", "BERTH_TF_CONFIG", .set = value_tf_config, .at = offsetof(struct app, tf_role),
+	  .choices = role_names,
+	  .help = "TF_CONFIG for TensorFlow's own strategies",
+	  .text = "Give the ranks TF_CONFIG, for MultiWorkerMirroredStrategy and the other strategies "
+		  "of TensorFlow. It names the address of each rank; its port is free for the rank, "
+		  "taken for other programs, and a new one after a restart. Each rank is a worker, or "
+		  "what is behind '='. In a job of several programs each has its own role, and those "
+		  "that name none are workers: runner --tf-config=chief -np 1 train : -np 4 train : "
+		  "--tf-config=ps -np 2 server. Ranks with the role ps are ended once all others have "
+		  "ended. An evaluator knows the others, and they do not know it. A program with none "
+		  "gets no TF_CONFIG. A TF_CONFIG that you set stands. The option excludes --horovod." },
 
 	/* ---- hosts ---- */
 	{ "-H --hosts --host --hostlist", "LIST", TOPIC_hosts, OPTION_COMMON | OPTION_LATER,

@@ -6,6 +6,7 @@
 #include "launcher/cli/compat.h"
 #include "launcher/cli/exports.h"
 #include "launcher/cli/help.h"
+#include "launcher/cli/roles.h"
 #include "launcher/cli/script.h"
 #include "launcher/cli/values.h"
 #include "launcher/cli/variables.h"
@@ -326,9 +327,12 @@ static int options_apply(struct request *r, struct strv *notes, const char *site
 		rc = apply_line(&s, l, e);
 	if (!rc)
 		warn_of_n(&s, l);
-	for (size_t i = 0; i < r->napp && !rc; i++)
+	for (size_t i = 0; i < r->napp && !rc; i++) {
 		if (!r->app[i].wdir && base.wdir)
 			r->app[i].wdir = xstrdup(base.wdir);
+		if (r->app[i].tf_role == TF_UNSAID)
+			r->app[i].tf_role = base.tf_role;
+	}
 	/* A number of ranks makes no sense for each of several apps. */
 	if (!rc && r->napp == 1 && !r->app->np && base.np) {
 		r->app->np = base.np;
@@ -342,6 +346,8 @@ static int options_apply(struct request *r, struct strv *notes, const char *site
 		exports_settle(r, notes, env);
 	if (!rc)
 		rc = compat_settle(r, notes, e);
+	if (!rc)
+		rc = roles_settle(r, notes, env, e);
 	return rc;
 }
 

@@ -171,7 +171,7 @@ static void start_ranks(struct job *j)
 {
 	struct epoch e;
 
-	if (check_programs(j)) {
+	if (check_programs(j) || job_spec_send_tf_config(j)) {
 		j->refused = true;
 		return;
 	}
@@ -224,7 +224,12 @@ static void stop_ended(struct job *j)
 {
 	if (j->failed && !j->signo)
 		report_cause(j);
-	stop_at_once(j);
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		j->rank[i].dismissed = j->rank[i].state != RANK_ENDED;
+	if (j->ended < j->plan.np)
+		acts_stop(j);
+	else
+		stop_at_once(j);
 }
 
 static void stop_after_signal(struct job *j)
@@ -442,6 +447,7 @@ void acts_forget_ranks(struct job *j)
 
 		free(run->idle);
 		free(run->certificate);
+		free(run->ports);
 		free(run->cannot_text);
 		free(run->cannot_hint);
 		*run = (struct host_run){ .phase = run->phase,

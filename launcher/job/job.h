@@ -64,6 +64,7 @@ struct host_run {
 	uint32_t berths, notes; /* how many it has told */
 	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
+	uint32_t *ports; /* --tf-config: ports[local rank], that its agent holds */
 	/* Why a program cannot run there, ERR_NONE if all can; the first rank of it. */
 	enum err_id cannot;
 	uint32_t cannot_rank;
@@ -92,6 +93,7 @@ struct job_spec {
 	char *python;    /* runner's own, of common/package.h; or "" */
 	uint64_t nofile; /* the user's soft limit, before runner raised its own */
 	bool managed;    /* inside a resource manager's job */
+	bool tf_config;  /* agents hold a port for each rank */
 	/* job_spec_read() sets: */
 	struct strv *app_env; /* of each app: --export, --env-file and -x */
 	size_t napps;
@@ -216,6 +218,13 @@ static inline bool job_reaches(const struct job *j, size_t host)
 	const struct epoch e = job_epoch(j);
 
 	return epoch_reaches(&e, host);
+}
+
+/* RANK serves others, and is ended once they have: a `ps` of --tf-config. */
+static inline bool job_serves(const struct job *j, uint32_t rank)
+{
+	return j->request->env.tf_config &&
+	       j->request->app[j->plan.rank[rank].app].tf_role == TF_PS;
 }
 
 static inline bool job_has_rank(const struct job *j, const struct host *h,

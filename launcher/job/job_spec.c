@@ -12,6 +12,7 @@
 #include "launcher/hosts.h"
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
+#include "launcher/job/tf_config.h"
 #include "launcher/output/lines.h"
 #include "launcher/transport/lookup.h"
 
@@ -220,24 +221,21 @@ static bool find_address_towards(const struct host *h, char *text, size_t n)
 	return found && strncmp(text, "127.", 4) && strcmp(text, "::1");
 }
 
-/* MASTER_ADDR: the address at which the other hosts reach rank 0's. */
-static void choose_master(struct job *j)
+/* The address at which the other hosts reach HOST.  The caller frees it. */
+static char *spec_address(const struct job *j, size_t host)
 {
-	const struct host *h = &j->agents.host[j->plan.rank[0].host];
+	const struct host *h = &j->agents.host[host];
 	char text[LOOKUP_TEXT_BYTES];
 	bool found = false;
 
-	j->spec.master_port = h->port;
 	if (j->plan.nodes > 1 && (!h->local || h->transport == &transport_srun) &&
-	    h->address && *h->address) {
-		j->spec.master_addr = xstrdup(h->address);
-		return;
-	}
+	    h->address && *h->address)
+		return xstrdup(h->address);
 	for (size_t i = 0; j->plan.nodes > 1 && !found && i < j->agents.n; i++)
 		if (job_needs(j, i) && !j->agents.host[i].local)
 			found = find_address_towards(&j->agents.host[i], text,
 						     sizeof text);
-	j->spec.master_addr = xstrdup(found ? text : "127.0.0.1");
+	return xstrdup(found ? text : "127.0.0.1");
 }
 
 static uint64_t soft_limit(int what)
@@ -337,6 +335,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		flags |= JOB_OWN_ENV;
 	if (r->horovod == HOROVOD_BERTH)
 		flags |= JOB_HOROVOD;
+	if (j->spec.tf_config)
+		flags |= JOB_TF_CONFIG;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMI1)
 		flags |= JOB_PMI1;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMIX)
@@ -464,7 +464,10 @@ void job_spec_send(struct job *j)
 	char hex[2 * sizeof random + 1];
 	struct strv env = { 0 };
 
-	choose_master(j);
+	j->spec.master_addr = spec_address(j, j->plan.rank[0].host);
+	j->spec.master_port = j->agents.host[j->plan.rank[0].host].port;
+	j->spec.tf_config = j->request->env.tf_config && !j->request->check &&
+			    j->request->plan == PLAN_OFF;
 	j->spec.credit_bytes = CREDIT_ALL / j->plan.nodes;
 	if (j->spec.credit_bytes < CREDIT_LEAST)
 		j->spec.credit_bytes = CREDIT_LEAST;
@@ -482,4 +485,60 @@ void job_spec_send(struct job *j)
 			    j->request->env.noptions);
 	send_jobs(j, &env);
 	strv_free(&env);
+}
+
+/* ---- TF_CONFIG ---- */
+
+/* To HOST, what its ranks are in CLUSTER. */
+static void send_tf_config(struct job *j, size_t host, const struct tf_rank *rank,
+			   const char *cluster)
+{
+	const size_t n = j->plan.local_size[host];
+	uint32_t *list = xcalloc(2 * n, sizeof *list); /* two, by local rank */
+
+	for (size_t i = 0; i < n; i++) {
+		const struct tf_rank *r = &rank[j->plan.ranks[host][i]];
+
+		list[i] = r->role;
+		list[n + i] = r->task;
+	}
+	AGENTS_SEND(&j->agents.host[host], tf_config,
+		    &(struct wire_tf_config){ .epoch = j->epoch,
+					      .cluster = cluster,
+					      .roles = { list, n },
+					      .tasks = { list + n, n } });
+	free(list);
+}
+
+int job_spec_send_tf_config(struct job *j)
+{
+	char **address;
+	struct tf_rank *rank;
+	struct str cluster = { 0 };
+	int rc;
+
+	if (!j->spec.tf_config)
+		return 0;
+	address = xcalloc(j->agents.n, sizeof *address);
+	rank = xcalloc(j->plan.np, sizeof *rank);
+	for (size_t i = 0; i < j->agents.n; i++)
+		if (job_reaches(j, i))
+			address[i] = spec_address(j, i);
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		const struct plan_rank *p = &j->plan.rank[i];
+
+		rank[i] = (struct tf_rank){ .role = j->request->app[p->app].tf_role,
+					    .address = address[p->host],
+					    .port = j->run[p->host].ports[p->local] };
+	}
+	rc = tf_config_cluster(&cluster, rank, j->plan.np, &j->err);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!rc && job_reaches(j, i))
+			send_tf_config(j, i, rank, str_text(&cluster));
+		free(address[i]);
+	}
+	free(address);
+	free(rank);
+	str_free(&cluster);
+	return rc;
 }

@@ -21,4 +21,8 @@ void job_spec_choose_visible(struct job *j);
  * host with ranks. */
 void job_spec_send(struct job *j);
 
+/* All agents hold the ports of their ranks: if --tf-config asks for it, tell each of
+ * them what TF_CONFIG says.  0, or -1 with j->err. */
+int job_spec_send_tf_config(struct job *j);
+
 #endif

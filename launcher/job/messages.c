@@ -182,6 +182,14 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 		return "'placed' message before each rank's berth";
 	if (!phase_host(j, job_index(j, h), RUN_EV_PLACED))
 		return "second 'placed' message";
+	if (m->ports.n != (j->spec.tf_config ? run->berths : 0))
+		return "'placed' message with a wrong number of ports";
+	for (size_t i = 0; i < m->ports.n; i++)
+		if (!m->ports.v[i] || m->ports.v[i] > 65535)
+			return "'placed' message with an impossible port";
+	run->ports = xcalloc(m->ports.n + 1, sizeof *run->ports);
+	if (m->ports.n)
+		memcpy(run->ports, m->ports.v, m->ports.n * sizeof *run->ports);
 	run->mpi = m->mpi;
 	run->idle = messages_shown(m->idle);
 	run->certificate = messages_shown(m->certificate);
@@ -249,12 +257,13 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 {
 	struct rank *r = &j->rank[rank];
 	const enum fate fate = r->ending.fate;
+	const bool dismissed = r->dismissed && fate != FATE_LOST;
 
 	leave_starting(j, r, RANK_ENDED);
-	r->late = at >= RUN_STOPPED;
+	r->late = at >= RUN_STOPPED || dismissed;
 	j->ended++;
-	j->failed += fate > FATE_OK;
-	if (j->phase == JOB_RUN)
+	j->failed += fate > FATE_OK && !dismissed;
+	if (j->phase == JOB_RUN && !job_serves(j, rank))
 		j->awaited--;
 	events_begin(j->events, "rank ended");
 	events_number(j->events, "rank", rank);

@@ -243,6 +243,8 @@ void phase_await(struct job *j)
 	j->awaited = j->phase == JOB_RUN     ? j->plan.np - j->ended
 		     : j->phase == JOB_CLOSE ? j->cleanup.running
 					     : 0;
+	for (uint32_t i = 0; j->phase == JOB_RUN && i < j->plan.np; i++)
+		j->awaited -= j->rank[i].state != RANK_ENDED && job_serves(j, i);
 	for (size_t i = 0; i < j->agents.n; i++)
 		j->awaited += phase_awaits(j, i);
 }

@@ -1,4 +1,5 @@
-/* rank.h - what the job knows of one rank: messages.c writes it, the others read it. */
+/* rank.h - what the job knows of one rank: messages.c writes it, and acts.c its
+ * dismissal; the others read it. */
 #ifndef BERTH_LAUNCHER_JOB_RANK_H
 #define BERTH_LAUNCHER_JOB_RANK_H
 
@@ -11,7 +12,8 @@ struct rank {
 	enum rank_state state;
 	uint32_t pid;
 	struct ending ending;
-	bool late; /* it ended after its agent had been told to stop: no cause */
+	bool late;      /* it ended after its agent had been told to stop: no cause */
+	bool dismissed; /* all that it served have ended: its end is no failure */
 	/* its berth */
 	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
 		*why; /* bound: read back */

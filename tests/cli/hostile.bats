@@ -19,7 +19,7 @@ hostile() { # ACT...
 
 @test "a hostile agent, while ranks are placed" {
 	hostile hello-again log-flood log-large runners-word gone-at-once ended-at-once no-berth \
-		berth-again berth-foreign berth-nasty placed-again start-untold \
+		berth-again berth-foreign berth-nasty placed-again placed-ports start-untold \
 		lacks-nasty lacks-absurd check-untold check-flood check-absurd
 }
 

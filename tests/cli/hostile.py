@@ -65,6 +65,7 @@ ACTS = {
     "berth-foreign": (240, broken(NOT_ITS), LONG, []),
     "berth-nasty": (0, r"^runner: rank . on .* GPU 0 \?\]0;owned", SHORT, ["--report-bindings", "true"]),
     "placed-again": ({240, 241}, broken("second 'placed' message"), LONG, []),
+    "placed-ports": (240, broken("'placed' message with a wrong number of ports"), LONG, []),
     "start-untold": ({240, 241}, broken("'started' message of a rank that was not told to start"), LONG, []),
     "lacks-nasty": (127, r"could not start: \?\]0;owned", LONG, ["--host-timeout", "2"]),
     "lacks-absurd": (240, broken("'placed' message with an impossible error"), LONG, []),

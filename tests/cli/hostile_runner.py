@@ -88,6 +88,10 @@ def start(epoch=1):
     return message("start", epoch=epoch)
 
 
+def tf_config(roles=(2, 2), tasks=(0, 1)):
+    return message("tf_config", epoch=1, cluster="{}", roles=roles, tasks=tasks)
+
+
 def data(n=1, epoch=1):
     return message("input", epoch=epoch, data=b"x" * n)
 
@@ -164,6 +168,12 @@ ACTS = {
     "no-argv": (lambda m: app(()) + job(m), True),
     "empty-program": (lambda m: app(("",)) + job(m) + start(), False),
     "no-program": (lambda m: app(("/no/such",)) + job(m) + start(), False),
+    "tf-config-short": (lambda m: app() + job(m, flags=2048) + tf_config(roles=(2,)), True),
+    "tf-config-tasks": (lambda m: app() + job(m, flags=2048) + tf_config(tasks=()), True),
+    "tf-config-role": (lambda m: app() + job(m, flags=2048) + tf_config(roles=(2, 6)), True),
+    "tf-config-again": (lambda m: app() + job(m, flags=2048) + tf_config() * 2, True),
+    "tf-config-early": (lambda m: tf_config() + app() + job(m) + start(), False),
+    "tf-config-never": (lambda m: app() + job(m, flags=2048) + start(), False),
     "start-twice": (lambda m: run(m) + start() * 100, False),
     "start-alone": (lambda m: start() + credit() + data() + signo(9) + end(), False),
     "start-after-end": (lambda m: app() + job(m) + end() + start(), False),

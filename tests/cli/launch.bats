@@ -137,7 +137,7 @@ if not 20000 <= int(env[0]["MASTER_PORT"]) <= 29499:
     print("MASTER_PORT", env[0]["MASTER_PORT"])
 if int(env[0]["OMP_NUM_THREADS"]) < 1 or not env[0]["BERTH_CPUS"]:
     print("OMP_NUM_THREADS or BERTH_CPUS")
-for name in ("OMP_PROC_BIND", "OMP_PLACES", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "BERTH_NP"):
+for name in ("TF_CONFIG", "OMP_PROC_BIND", "OMP_PLACES", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "BERTH_NP"):
     if name in env[0]:
         print(f"{name} should not be there")
 names = [e.split("=", 1)[0] for e in open(f"{sys.argv[1]}/env.0", errors="surrogateescape").read().split("\0") if e]
@@ -164,6 +164,55 @@ try: t.bind(("", port)); print("not held")
 except OSError: pass
 s.bind(("", port)); s.listen(); print("listens")'
 	[ "$(plain)" = listens ]
+}
+
+@test "--tf-config: each rank may listen on its port, which is taken for others; all know all" {
+	run -0 out --tf-config -np 3 --oversubscribe /usr/bin/python3 -c '
+import json, os, socket
+c = json.loads(os.environ["TF_CONFIG"])
+ports = [int(worker.rsplit(":", 1)[1]) for worker in c["cluster"]["worker"]]
+for port in ports:
+    try: socket.socket().bind(("", port)); print("not held")
+    except OSError: pass
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("", ports[c["task"]["index"]])); s.listen()
+assert len({*ports, int(os.environ["MASTER_PORT"])}) == 4 and c["task"]["index"] == int(os.environ["RANK"]), c
+print(c["task"]["type"], c["cluster"])'
+	[[ $(plain | uniq -c) =~ ^\ *3\ worker\ \{\'worker\':\ \[\'127.0.0.1:2[0-9]{4}\',\ [^\ ]*,\ [^\ ]*\]\}$ ]]
+}
+
+@test "--tf-config: a role for each program; a ps ends once the others have ended" {
+	says_it='echo "$TF_CONFIG" | sed -E "s/:2[0-9]{4}/:P/g"' here="$T/ps"
+	waits='until [ -e "$0" ]; do :; done'
+	run -0 out --restarts 1 --kill-grace 0.2 --tf-config=chief -np 1 sh -c "$says_it; $waits" "$here" : \
+		-np 1 sh -c "$says_it; $waits" "$here" : \
+		--tf-config=evaluator -np 1 sh -c "$says_it" : \
+		--tf-config=ps -np 2 sh -c "trap '' TERM; $says_it; [ \$RANK = 3 ] || : > '$here'; exec sleep 1000" : \
+		--tf-config=none -np 1 sh -c 'echo "${TF_CONFIG-none}"'
+	cluster='{"cluster":{"chief":["127.0.0.1:P"],"worker":["127.0.0.1:P"],"ps":["127.0.0.1:P","127.0.0.1:P"]},"task":'
+	[ "$(plain | grep -v '"ps","index":0')" = "none
+$cluster{\"type\":\"chief\",\"index\":0}}
+$cluster{\"type\":\"evaluator\",\"index\":0}}
+$cluster{\"type\":\"ps\",\"index\":1}}
+$cluster{\"type\":\"worker\",\"index\":0}}" ] || { echo "$output"; false; }
+	run ! grep restart "$T/err"
+	# before that, its failure is one
+	run -3 r --tf-config -np 1 sleep 1000 : --tf-config=ps -np 1 sh -c 'exit 3'
+}
+
+@test "--tf-config: a TF_CONFIG of the user's stands; E_TF_ROLES, E_TF_PORTS" {
+	TF_CONFIG=mine run -0 out --tf-config -np 1 sh -c 'echo "$TF_CONFIG"'
+	[ "$(plain)" = mine ]
+	[ "$(grep -c 'TF_CONFIG is set, and the ranks keep that value' "$T/err")" = 1 ]
+	TF_CONFIG=mine run -0 out --tf-config --export none -np 1 sh -c 'echo "$TF_CONFIG"'
+	says '{"cluster":{"worker":["127.0.0.1:'
+	[ ! -s "$T/err" ] || { cat "$T/err"; false; }
+	run -2 r --tf-config=chief -np 2 --oversubscribe true
+	says '--tf-config: 2 ranks have the role chief'
+	hinted
+	run -125 bash -c 'ulimit -n 60 && exec "$@"' bash "$RUNNER" -q --tf-config -np 64 --oversubscribe true
+	says '--tf-config: cannot hold a port for each of 64 ranks'
+	hinted
 }
 
 @test "-x NAME, -x NAME=VALUE, -x 'PREFIX*'" {
@@ -195,6 +244,7 @@ OMPI_COMM_WORLD_LOCAL_SIZE=1
 OMPI_COMM_WORLD_NODE_RANK=0
 OMPI_COMM_WORLD_RANK=0
 OMPI_COMM_WORLD_SIZE=1
+OMPI_MCA_orte_hnp_uri=
 OMPI_UNIVERSE_SIZE=1" ]
 }
 
@@ -244,7 +294,6 @@ OMPI_UNIVERSE_SIZE=1" ]
 	ulimit -Ss 4096
 	ulimit -Sl 32
 	run -0 out -np 1 bash -c 'umask; ulimit -Sn; ulimit -Sc; ulimit -Ss; ulimit -Sl'
-OMPI_MCA_orte_hnp_uri=
 	[ "$(sed 's/^[^:]*://' <<< "$output")" = $'0027\n333\n0\n4096\n32' ]
 }
 

@@ -33,6 +33,12 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	[ -z "$(alive_with "MARK=$T")" ]
 }
 
+@test "--tf-config: each start has new ports" {
+	run -0 r --tf-config --restarts 1 -np 2 sh -c 'echo "$TF_CONFIG"; exit $((1 - TORCHELASTIC_RESTART_COUNT))'
+	ports=$(grep -o '127.0.0.1:[0-9]*' <<< "$output" | sort | uniq -c)
+	[ "$(wc -l <<< "$ports")" = 4 ] || { echo "$output"; false; }
+}
+
 @test "when there are no more restarts, the last failure's status stands" {
 	run -3 r --restarts 2 -np 2 bash "$T/fails_until" 9
 	says 'epoch 2 of 2'

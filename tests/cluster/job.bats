@@ -265,6 +265,30 @@ if os.environ["RANK"] == "0": s.bind(("", port)); s.listen()'
 	[ "$(sort <<< "$output")" = $'[0]<stdout>:held\n[1]<stdout>:free' ]
 }
 
+@test "--tf-config: the addresses of all hosts; ports are held where their ranks are" {
+	for hosts in n1:2,n2 n0:2,n2; do
+		run -0 r --tf-config -H $hosts /usr/bin/python3 -c '
+import json, os, socket
+c = json.loads(os.environ["TF_CONFIG"])
+workers = [worker.rsplit(":", 1) for worker in c["cluster"]["worker"]]
+for address, port in workers:
+    try: socket.socket().bind(("", int(port))); print(address, "free")
+    except OSError: print(address, "held")
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((workers[c["task"]["index"]][0], int(workers[c["task"]["index"]][1]))); s.listen()'
+		one=10.77.0.1
+		[ $hosts = n1:2,n2 ] || one=10.77.255.254
+		for rank in 0 1; do
+			[ "$(sed -n "s/^\[$rank\]<stdout>://p" <<< "$output")" = "$one held
+$one held
+10.77.0.2 free" ] || { echo "$output"; false; }
+		done
+		[ "$(sed -n 's/^\[2\]<stdout>://p' <<< "$output")" = "$one free
+$one free
+10.77.0.2 held" ] || { echo "$output"; false; }
+	done
+}
+
 @test "MASTER_ADDR if ssh_config alone knows where the other hosts are" {
 	printf '%s\n' 'Host box*' 'HostName n2' 'StrictHostKeyChecking no' 'Host box3' 'ProxyJump n3' |
 		on n0 sh -c 'cat > ~/.ssh/config'

@@ -124,6 +124,7 @@ static void say_app(struct str *s, const struct app *a)
 		say_text(s, "npfrom", a->np_from);
 	say_list(s, "x", &a->export);
 	say_text(s, "wdir", a->wdir);
+	say_number(s, "role", a->tf_role, TF_UNSAID);
 	say_host_list(s, &a->hosts);
 	say_text(s, "from", a->hosts_from);
 	say_number(s, "ppn", a->per_host, 0);

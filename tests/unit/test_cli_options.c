@@ -32,8 +32,8 @@
 #define FILL_NOTE "hosts fill by slot, ranks run next to their GPUs"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define APP_HINT                                                                       \
-	"give it before the first program; only -np, -H, -ppn, -x and --wdir may "     \
-	"follow a ':'"
+	"give it before the first program; only -np, -H, -ppn, -x, --wdir and "        \
+	"--tf-config may follow a ':'"
 
 static const struct {
 	const char *line, *want;
@@ -422,6 +422,31 @@ static const struct {
 	{ "--no-hierarchical-allreduce --autotune --no-stall-check --tcp a",
 	  " all=HOROVOD_HIERARCHICAL_ALLREDUCE=0 all=HOROVOD_AUTOTUNE=1 "
 	  "all=HOROVOD_STALL_CHECK_DISABLE=1 all=NCCL_IB_DISABLE=1 [a]" },
+	/* roles: worker 2, chief 3, ps 4, evaluator 5, none 1 */
+	{ "--tf-config -np 2 a", " np=2 role=2 [a]" },
+	{ "--tf-config=chief -np 1 a : -np 2 b : --tf-config=ps -np 1 c : "
+	  "--tf-config=none -np 1 d",
+	  " np=1 role=3 [a] np=2 role=2 [b] np=1 role=4 [c] np=1 role=1 [d]" },
+	{ "-np 1 a : --tf-config=evaluator -np 1 b",
+	  " np=1 role=2 [a] np=1 role=5 [b]" },
+	{ "--tf-config=none a", " role=1 [a]" },
+	{ "--tf-config=ps a",
+	  " error --tf-config: no program is a worker or a chief | give one program or "
+	  "more the role worker or chief; only one rank may be chief, and one "
+	  "evaluator" },
+	{ "--tf-config=boss a",
+	  " error --tf-config: 'boss' is not one of none, worker, chief, ps, "
+	  "evaluator" },
+	{ "--tf-config -x TF_CONFIG={} a",
+	  " x=TF_CONFIG={} role=2 [a] | warning: --tf-config: TF_CONFIG is set, and "
+	  "the "
+	  "ranks keep that value\nhint: unset TF_CONFIG, or leave out --tf-config" },
+	{ "--tf-config --horovod a", " error --tf-config cannot go with --horovod: "
+				     "with TF_CONFIG TensorFlow's own "
+				     "strategies connect the ranks, with --horovod "
+				     "libberth does | give the one that "
+				     "the script is written for" },
+	{ "--tf-config --horovod=installed a", " role=2 [a]" },
 	{ "--horovod --cycle-time-ms 3.5 --autotune --no-hierarchical-allreduce a",
 	  " all=HOROVOD_CYCLE_TIME=3.5 all=HOROVOD_AUTOTUNE=1 "
 	  "all=HOROVOD_HIERARCHICAL_ALLREDUCE=0 [a] | ignored: HOROVOD_CYCLE_TIME "

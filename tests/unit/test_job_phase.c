@@ -107,6 +107,24 @@ static void fails(uint32_t rank, int64_t at_ns, int code)
 	j.failed++;
 }
 
+/* It ends once the others have. */
+START_TEST(a_ps_is_not_awaited)
+{
+	struct app apps[2] = { { .tf_role = TF_WORKER }, { .tf_role = TF_PS } };
+
+	r.app = apps;
+	r.env.tf_config = true;
+	plan_ranks[3].app = 1;
+	phase_await(&j);
+	ck_assert_uint_eq(j.awaited, 3);
+	ranks[3].state = RANK_ENDED;
+	j.ended = 1;
+	phase_await(&j);
+	ck_assert_uint_eq(j.awaited, 3);
+	plan_ranks[3].app = 0;
+}
+END_TEST
+
 #define DUE(ev) ck_assert_int_eq(phase_due(&j, 1000), (ev))
 
 START_TEST(nothing_is_due_while_something_is_awaited)
@@ -507,6 +525,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_loop_test(t, each_cell, 0, EV_COUNT);
+	tcase_add_test(t, a_ps_is_not_awaited);
 	tcase_add_test(t, nothing_is_due_while_something_is_awaited);
 	tcase_add_test(t, deadlines);
 	tcase_add_test(t, lost_before_the_ranks_run);

@@ -131,6 +131,7 @@ static const struct {
 	      { "KERAS_DISTRIBUTION_JOB_ADDRESSES", "10.0.0.1:20001" },
 	      { "KERAS_DISTRIBUTION_NUM_PROCESSES", "8" },
 	      { "KERAS_DISTRIBUTION_PROCESS_ID", "6" },
+	      { "TF_CONFIG", "(unset)" },
 	      { "MPI_LOCALRANKID", "2" },
 	      { "MPI_LOCALNRANKS", "4" },
 	      { "SLURM_PROCID", "(unset)" },
@@ -211,6 +212,7 @@ static const struct {
 	{ "NCCL_DEBUG", "INFO", "TRACE", NULL, "TRACE" },
 	{ "OMPI_MCA_orte_hnp_uri", "1", NULL, NULL, "" }, /* of another launcher */
 	{ "JAX_COORDINATOR_ADDRESS", NULL, "a:1", NULL, "a:1" },
+	{ "TF_CONFIG", "{}", NULL, NULL, "{}" },
 	{ "OMP_NUM_THREADS", NULL, "1", NULL, "1" },
 	{ "OMP_NUM_THREADS", NULL, NULL, "7", "7" },
 	{ "PYTHONUNBUFFERED", NULL, "", NULL, "" },
@@ -286,6 +288,39 @@ START_TEST(where_jax_meets)
 	r.master_addr = "";
 	build(&r, 1, own_none);
 	ck_assert_str_eq(get("JAX_COORDINATOR_ADDRESS"), "(unset)");
+}
+END_TEST
+
+START_TEST(tf_config)
+{
+	struct env_rank r = make(0, 2, VISIBLE_ONE), later = r;
+	static const char *const given[] = { "TF_CONFIG=mine", NULL };
+	struct str text = { 0 };
+
+	/* the ranks' addresses come after the app's environment was made */
+	later.tf.cluster = "";
+	later.tf.role = "";
+	env_base_free(&base);
+	env_base(&base, &later, own_none);
+	r.tf.cluster = "{\"worker\":[\"a:1\",\"b:2\"]}";
+	r.tf.role = "worker";
+	r.tf.task = 1;
+	free(env);
+	env = env_build(&base, &r);
+	env_add_tf_config(&text, &r.tf);
+	ck_assert_str_eq(str_text(&text),
+			 "{\"cluster\":{\"worker\":[\"a:1\",\"b:2\"]},"
+			 "\"task\":{\"type\":\"worker\",\"index\":1}}");
+	ck_assert_str_eq(get("TF_CONFIG"), str_text(&text));
+	str_free(&text);
+	r.tf.role = "none";
+	free(env);
+	env = env_build(&base, &r);
+	ck_assert_str_eq(get("TF_CONFIG"), "(unset)");
+	r.tf.role = "worker";
+	r.given = list(given);
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("TF_CONFIG"), "mine");
 }
 END_TEST
 
@@ -483,6 +518,7 @@ int main(void)
 	tcase_add_test(t, odd_entries);
 	tcase_add_test(t, own_few);
 	tcase_add_test(t, where_jax_meets);
+	tcase_add_test(t, tf_config);
 	tcase_add_test(t, package_of_python);
 	tcase_add_test(t, inside_slurm);
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
