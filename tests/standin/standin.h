@@ -24,7 +24,7 @@
  * the stand-in counts.
  *
  * An error ends the process: "STANDIN: TEXT", status 97.  In the environment:
- *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep
+ *   STANDIN_SEED, STANDIN_DELAY_US     of the streams' sleep; 0: nothing is late
  *   STANDIN_GPU                        the name of this GPU; two ranks can't share it
  *   STANDIN_BUS                        ranks have parts of one GPU (MIG)
  *   STANDIN_UNIFIED                    the GPU can use the host's memory, too
