@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +18,7 @@ struct cuda cuda;
 const char cuda_no_gpu[] = "there is no such GPU";
 
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool cuda_is_loaded;
+static _Atomic bool cuda_is_loaded, cuda_was_tried;
 static _Thread_local int capture_mode; /* of this thread, before cuda_enter() */
 static struct {
 	void *context; /* primary, retained for good */
@@ -79,16 +78,15 @@ static const char *load_now(void)
 const char *cuda_load(void)
 {
 	static const char *why;
-	static bool tried;
 
 	if (atomic_load_explicit(&cuda_is_loaded, memory_order_acquire))
 		return NULL;
 	pthread_mutex_lock(&cuda_lock);
-	if (!tried)
+	if (!cuda_was_tried)
 		why = load_now();
-	tried = true;
 	if (!why)
 		atomic_store(&cuda_is_loaded, true);
+	atomic_store(&cuda_was_tried, true);
 	pthread_mutex_unlock(&cuda_lock);
 	return why;
 }
@@ -97,8 +95,8 @@ bool cuda_look(void)
 {
 	void *lib;
 
-	if (atomic_load(&cuda_is_loaded))
-		return true;
+	if (atomic_load(&cuda_was_tried)) /* it is not loaded later, either */
+		return atomic_load(&cuda_is_loaded);
 	lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	if (!lib)
 		return false;
@@ -201,22 +199,33 @@ struct cuda_event *cuda_event_take(int device)
 	if (e)
 		cuda_of[device].unused = e->next;
 	pthread_mutex_unlock(&cuda_lock);
-	if (e)
-		return e;
-	e = calloc(1, sizeof *e);
-	if (!e)
-		return NULL;
-	e->device = device;
-	if (!cuda.cuEventCreate(&e->event, NO_TIMING))
-		return e;
-	free(e);
-	return NULL;
+	if (!e) {
+		e = calloc(1, sizeof *e);
+		if (!e)
+			return NULL;
+		e->device = device;
+		if (cuda.cuEventCreate(&e->event, NO_TIMING)) {
+			free(e);
+			return NULL;
+		}
+	}
+	e->holders = 1;
+	return e;
+}
+
+void cuda_event_hold(void *event)
+{
+	struct cuda_event *e = event;
+
+	atomic_fetch_add(&e->holders, 1);
 }
 
 void cuda_event_give(void *event)
 {
 	struct cuda_event *e = event;
 
+	if (atomic_fetch_sub(&e->holders, 1) > 1)
+		return;
 	if (e->device == CUDA_FOREIGN) {
 		free(e);
 		return;

@@ -6,6 +6,7 @@
 #ifndef BERTH_LIB_CUDA_H
 #define BERTH_LIB_CUDA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -49,13 +50,16 @@ const char *cuda_text(int rc);
 struct cuda_event {
 	struct cuda_event *next;
 	void *event;
+	_Atomic unsigned holders;
 	int device; /* CUDA_FOREIGN: the program's */
 };
 
 /* An event of a pool.  NULL: there can be none. */
 struct cuda_event *cuda_event_take(int device);
-/* EVENT is a struct cuda_event, which goes back to its pool; or it is freed, if the
- * event in it is the program's. */
+/* EVENT is a struct cuda_event.  When all its holders have given it back, it goes to
+ * its pool; or it is freed, if the event in it is the program's. */
 void cuda_event_give(void *event);
+/* It has one more holder. */
+void cuda_event_hold(void *event);
 
 #endif

@@ -45,6 +45,7 @@ berth_result cuda_mark(int device, void *stream, void *ready, void **mark,
 	if (e && ready) {
 		e->event = ready;
 		e->device = CUDA_FOREIGN;
+		e->holders = 1;
 	}
 	cuda_leave();
 	if (e && *why)
@@ -80,6 +81,20 @@ berth_result cuda_await(void *mark, void *stream)
 	rc = cuda.cuStreamWaitEvent(stream, e->event, 0);
 	cuda_leave();
 	return rc ? BERTH_INVALID : BERTH_OK;
+}
+
+/* Operations that begin together have one mark, each beside the next. */
+int cuda_await_all(void *stream, void *const *mark, size_t n)
+{
+	int rc = CUDA_OK;
+
+	for (size_t i = 0; !rc && i < n; i++) {
+		const struct cuda_event *e = mark[i];
+
+		if (!i || mark[i] != mark[i - 1])
+			rc = cuda.cuStreamWaitEvent(stream, e->event, 0);
+	}
+	return rc;
 }
 
 /* ---- stages ---- */
@@ -155,13 +170,11 @@ berth_result cuda_copy(void *stage, const struct device_copy *copy, size_t n,
 {
 	const struct cuda_stage *s = stage;
 	struct cuda_event *e = NULL;
-	int rc = CUDA_OK;
+	int rc;
 
 	if (!cuda_enter(s->device))
 		return BERTH_SYSTEM;
-	for (size_t i = 0; !rc && i < nready; i++)
-		rc = cuda.cuStreamWaitEvent(s->stream,
-					    ((struct cuda_event *)ready[i])->event, 0);
+	rc = cuda_await_all(s->stream, ready, nready);
 	for (size_t i = 0; !rc && i < n; i++)
 		rc = cuda.cuMemcpyAsync((uintptr_t)copy[i].to, (uintptr_t)copy[i].from,
 					copy[i].bytes, s->stream);

@@ -9,6 +9,8 @@ berth_result cuda_mark(int device, void *stream, void *ready, void **mark,
 		       const char **why);
 berth_result cuda_passed(void *mark);
 berth_result cuda_await(void *mark, void *stream);
+/* STREAM, of this thread's context, waits for N marks.  A result of CUDA. */
+int cuda_await_all(void *stream, void *const *mark, size_t n);
 
 /* A stage that is closed is kept for the next one of its device: to free its memory
  * would wait for all that the device does. */

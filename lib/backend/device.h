@@ -8,7 +8,8 @@
  * wait for each other.)  So no work waits on a device for a rank that does not come.  A
  * work has a beginning and an end, and several are under way at a time.
  *
- * look(), find(), mark() and forget() are for any thread, and wait for nothing.
+ * look(), find(), mark(), share() and forget() are for any thread, and wait for
+ * nothing.
  *
  * card(), join(), joined(), leave() and stage() are for the thread that holds the
  * group's set, or for one that it waits for.  They may wait for the device, but not for
@@ -103,6 +104,8 @@ struct device_backend {
 	 * nothing to await.  After an error *WHY is the reason, in words. */
 	berth_result (*mark)(int device, void *stream, void *ready, void **mark,
 			     const char **why);
+	/* MARK stands for another operation, too: forget() comes once more. */
+	void (*share)(void *mark);
 	void (*forget)(void *mark);
 	/* Begins W.  BERTH_BUSY: it is on its way to the device, which may wait for
 	 * other ranks; nothing is started in this process until begun() returns

@@ -806,16 +806,12 @@ static berth_result nccl_launch(struct nccl_group *g, struct device_work *w)
 {
 	struct nccl_work *own = w->own;
 	unsigned char *room;
-	bool ok = nccl_has_room(g, w);
+	const bool ok = nccl_has_room(g, w) &&
+			nccl_cuda(g, cuda_await_all(g->stream, w->ready, w->nready)) &&
+			nccl_cuda(g, cuda.cuEventRecord(own->runs->event, g->stream)) &&
+			nccl_move(g, w, true);
 	int rc = NCCL_OK, end;
 
-	for (size_t i = 0; ok && i < w->nready; i++)
-		ok = nccl_cuda(g,
-			       cuda.cuStreamWaitEvent(
-				       g->stream,
-				       ((struct cuda_event *)w->ready[i])->event, 0));
-	ok = ok && nccl_cuda(g, cuda.cuEventRecord(own->runs->event, g->stream)) &&
-	     nccl_move(g, w, true);
 	if (!ok || nccl.ncclGroupStart())
 		return BERTH_SYSTEM;
 	room = gpu[g->device].room;
@@ -906,6 +902,7 @@ const struct device_backend nccl_backend = { .name = "NCCL",
 					     .joined = nccl_look,
 					     .takes = nccl_takes,
 					     .mark = cuda_mark,
+					     .share = cuda_event_hold,
 					     .forget = cuda_event_give,
 					     .begin = nccl_begin,
 					     .begun = nccl_begun,

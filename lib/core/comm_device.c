@@ -520,7 +520,8 @@ berth_result comm_device_run_mixed(struct comm *c, const struct op *op,
 	return rc;
 }
 
-berth_result comm_device_mark(struct comm *c, struct op *op, const char **why)
+berth_result comm_device_mark(struct comm *c, struct op *op, const struct op *before,
+			      const char **why)
 {
 	const struct device_backend *back = device_of(op->memory);
 	const struct comm_device *d = atomic_load(&c->device);
@@ -533,6 +534,13 @@ berth_result comm_device_mark(struct comm *c, struct op *op, const char **why)
 	op->marked = true;
 	if (op->stream == BERTH_HOST_STREAM && !op->ready)
 		return BERTH_OK;
+	if (before && before->mark && !before->ready && !op->ready &&
+	    before->memory == op->memory && before->device == op->device &&
+	    before->stream == op->stream) {
+		op->mark = before->mark;
+		back->share(op->mark);
+		return BERTH_OK;
+	}
 	rc = back->mark(op->device, op->stream, op->ready, &op->mark, why);
 	op->marked = !rc;
 	if (!device_is_there) /* the mark may have loaded it */

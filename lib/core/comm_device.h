@@ -32,9 +32,11 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
  * in that of the host on others.  It is done when this returns. */
 berth_result comm_device_run_mixed(struct comm *c, const struct op *op,
 				   uint64_t deadline_ns);
-/* Before OP begins, in the thread that calls for it: what it has to await.  After an
- * error *WHY is the reason, in words. */
-berth_result comm_device_mark(struct comm *c, struct op *op, const char **why);
+/* Before OP begins, in the thread that calls for it: what it has to await.  BEFORE, or
+ * NULL, is an operation that was marked in the same call: on one stream the two have
+ * one mark.  After an error *WHY is the reason, in words. */
+berth_result comm_device_mark(struct comm *c, struct op *op, const struct op *before,
+			      const char **why);
 /* The device of this process, as its last operation had it; else 0. */
 int comm_device_last(void);
 /* How operations on devices are done, where one has been: a line to TEXT of BYTES, cut

@@ -204,6 +204,7 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 	struct messages *m = s->world->messages;
 	size_t messages = 0, collectives = 0;
 	berth_result rc = BERTH_OK;
+	const struct op *marked = NULL;
 	const char *no_mark;
 
 	for (size_t i = 0; i < k; i++) {
@@ -216,7 +217,7 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 	}
 	for (size_t i = 0; !rc && i < k; i++)
 		if (request_is_on_device(r[i])) {
-			rc = request_mark(r[i], &no_mark);
+			rc = request_mark(r[i], &marked, &no_mark);
 			if (rc)
 				rc = request_refuse(rc, r[i]->op, why, no_mark);
 		}
@@ -593,7 +594,7 @@ static berth_result engine_run_device(struct berth_set *s, struct op *op,
 	struct berth_request *r = NULL;
 	struct work *w = NULL;
 	const char *no_mark;
-	berth_result rc = comm_device_mark(&s->comm, op, &no_mark);
+	berth_result rc = comm_device_mark(&s->comm, op, NULL, &no_mark);
 
 	if (rc)
 		return request_refuse(rc, op, why, no_mark);

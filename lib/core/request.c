@@ -521,13 +521,19 @@ const struct work_hooks request_works = { .begins = request_work_begins,
 					  .watch = request_watch_work,
 					  .failed = request_work_failed };
 
-berth_result request_mark(struct berth_request *r, const char **why)
+berth_result request_mark(struct berth_request *r, const struct op **before,
+			  const char **why)
 {
 	berth_result rc = BERTH_OK;
 
-	for (size_t k = 0; !rc && k < r->n + r->nmessages; k++)
-		if (op_is_device(&r->op[k]) && !r->op[k].marked)
-			rc = comm_device_mark(&r->set->comm, &r->op[k], why);
+	for (size_t k = 0; !rc && k < r->n + r->nmessages; k++) {
+		struct op *op = &r->op[k];
+
+		if (!op_is_device(op) || op->marked)
+			continue;
+		rc = comm_device_mark(&r->set->comm, op, *before, why);
+		*before = op;
+	}
 	return rc;
 }
 

@@ -155,8 +155,9 @@ static inline bool request_is_on_device(const struct berth_request *r)
 	return r->ndevice || r->nbounced;
 }
 
-/* Marks of R's operations. */
-berth_result request_mark(struct berth_request *r, const char **why);
+/* Marks of R's operations.  *BEFORE, or NULL: the last that the same call has marked. */
+berth_result request_mark(struct berth_request *r, const struct op **before,
+			  const char **why);
 /* Marks of R's collectives that did not begin are forgotten. */
 void request_forget(struct berth_request *r);
 

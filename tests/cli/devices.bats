@@ -25,6 +25,8 @@ does() { # [OPTION VALUE]... CASE
 	does -np 3 steps
 	does -np 4 -hosts 2 steps
 	STANDIN_DELAY_US=0 does -np 2 steps
+	does -np 2 streams
+	BERTH_DEVICE=host does -np 2 streams
 }
 
 @test "host and device memory in one set: in one request; in one operation, by way of the host" {

@@ -84,6 +84,35 @@ static int run_steps(void)
 	return 0;
 }
 
+/* Arrays of one call on two streams, of which one is late: each has its own mark. */
+static int run_streams(void)
+{
+	enum { MANY = 4 };
+	struct berth_desc d[MANY];
+	berth_request *r[MANY];
+	void *of[2] = { stream };
+
+	cuStreamCreate(&of[1], CU_STREAM_NON_BLOCKING);
+	for (int step = 0; step < STEPS; step++) {
+		const bool each = step % 2;
+		const int n = each ? MANY : 1;
+
+		for (int t = 0; t < MANY; t++) {
+			stream = of[t / 2];
+			if (t == 2)
+				pause_stream(20);
+			d[t] = allreduce(standin_alloc(BYTES));
+			put(d[t].out, make_here(), t, step);
+		}
+		CHECK(!(each ? berth_submit_each : berth_submit)(d, MANY, r), "submit");
+		for (int i = 0; i < n; i++)
+			CHECK(!berth_wait(r[i], -1), "wait");
+		for (int t = 0; t < MANY; t++)
+			check_sum(d[t].out, t, step);
+	}
+	return 0;
+}
+
 /* Three sets of two ranks each.  What rank 0 has submitted to the first waits for rank
  * 1, which waits for rank 2, which waits for rank 0 in another set: the first may hold
  * up nothing. */
@@ -791,6 +820,7 @@ static const struct {
 	bool dies;
 } cases[] = {
 	{ "steps", run_steps, false },
+	{ "streams", run_streams, false },
 	{ "cross", cross, false },
 	{ "differ", differ, false },
 	{ "mix", mix, false },

@@ -56,6 +56,35 @@ START_TEST(why_there_is_none)
 	/* all ranks hear of it from the cards */
 	ck_assert_int_eq(nccl_backend.mark(0, NULL, NULL, &mark, &text), BERTH_OK);
 	ck_assert_ptr_null(mark);
+	device_look();
+	ck_assert_uint_eq(searches, 1);
+}
+END_TEST
+
+static int make_event(void **event, unsigned flags)
+{
+	(void)flags;
+	*event = event;
+	return CUDA_OK;
+}
+
+/* Operations have it together: it is used again when all have forgotten it. */
+START_TEST(a_mark_is_shared)
+{
+	struct cuda_event *e, *other;
+
+	cuda.cuEventCreate = make_event;
+	e = cuda_event_take(0);
+	nccl_backend.share(e);
+	nccl_backend.share(e);
+	nccl_backend.forget(e);
+	nccl_backend.forget(e);
+	other = cuda_event_take(0);
+	ck_assert_ptr_ne(other, e);
+	nccl_backend.forget(e);
+	ck_assert_ptr_eq(cuda_event_take(0), e);
+	nccl_backend.forget(e);
+	ck_assert_ptr_eq(cuda_event_take(0), e);
 }
 END_TEST
 
@@ -69,6 +98,7 @@ int main(void)
 	suite_add_tcase(s, t);
 	tcase_add_test(t, no_search_for_each_operation);
 	tcase_add_test(t, why_there_is_none);
+	tcase_add_test(t, a_mark_is_shared);
 	srunner_run_all(r, CK_ENV);
 	failures = srunner_ntests_failed(r);
 	srunner_free(r);
