@@ -1,13 +1,12 @@
 /* `check`: what a start would meet on this host, found without one.
  *
  * Most rows are known at once.  The names of other hosts are looked up by a child, the
- * imports are tried by a process like a rank, and the connection to rank 0's host takes
- * its time: these are awaited in the loop. */
+ * imports are tried by a process like a rank, another one asks NCCL, and the connection
+ * to rank 0's host takes its time: these are awaited in the loop. */
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -15,6 +14,7 @@
 
 #include "agent/agent.h"
 #include "agent/name_check.h"
+#include "agent/nccl_check.h"
 #include "agent/placement/env.h"
 #include "common/loop.h"
 
@@ -24,12 +24,13 @@ enum {
 	NAMES_MS = 10000,  /* nor does a name server that is gone */
 	NOFILE_ENOUGH = 65536,
 	SHM_MIB_ENOUGH = 128, /* more than a container's 64 MiB */
-	SAID_MAX = 65536,     /* of what the imports print, the last bytes */
+	NCCL_MS = 100,        /* the least that it gets */
 };
 
 struct job_check {
 	struct agent *a;
 	uint32_t timeout_ms;
+	uint64_t until_ms;
 	size_t waits; /* rows that are not known yet */
 
 	int listener;
@@ -48,11 +49,9 @@ struct job_check {
 
 	struct name_check *names;
 
-	/* the imports */
-	struct strv imports; /* the command, until the names are known */
-	int out;
-	struct event *readable, *imports_late;
-	struct str said;
+	struct strv command; /* of the imports, until the names are known; or empty */
+	bool has_nccl;       /* ranks here get GPUs of NVIDIA */
+	struct trial *imports, *nccl;
 };
 
 static void check_say(struct job_check *c, enum check_row row,
@@ -116,7 +115,7 @@ static struct job_check *check_of(struct agent *a)
 	if (!a->job_check) {
 		a->job_check = xcalloc(1, sizeof *a->job_check);
 		a->job_check->a = a;
-		a->job_check->listener = a->job_check->fd = a->job_check->out = -1;
+		a->job_check->listener = a->job_check->fd = -1;
 	}
 	return a->job_check;
 }
@@ -292,18 +291,54 @@ static void check_master(struct job_check *c)
 	}
 }
 
-/* ---- imports ---- */
+/* ---- imports and NCCL ---- */
 
-static void end_imports(struct job_check *c, enum check_verdict verdict,
+static uint32_t time_left_ms(const struct job_check *c)
+{
+	const uint64_t now_ms = clock_ms();
+
+	return c->until_ms > now_ms ? (uint32_t)(c->until_ms - now_ms) : 0;
+}
+
+static void end_nccl(void *ctx, enum trial_end end, const char *text)
+{
+	struct job_check *c = ctx;
+	struct str s = { 0 };
+	const char *hint;
+	const enum check_verdict verdict = nccl_check_read(&s, &hint, end, text);
+
+	check_say(c, CHECK_NCCL, verdict, hint, "%.1000s", str_text(&s));
+	str_free(&s);
+	said_one(c);
+}
+
+/* FILE: the library that the program loads; or "". */
+static void begin_nccl(struct job_check *c, const char *file)
+{
+	const char *const words[] = { "/proc/self/exe", "--nccl", file };
+	const uint32_t left_ms = time_left_ms(c);
+	struct err e = { 0 };
+
+	if (!c->has_nccl)
+		return;
+	if (*file && access(file, R_OK))
+		snprintf(e.text, sizeof e.text,
+			 "the program loads '%.500s', which only its container has",
+			 file);
+	else if (left_ms < NCCL_MS)
+		snprintf(e.text, sizeof e.text, "no time is left (--start-timeout)");
+	else
+		c->nccl = trial_start(c->a, (wire_strv){ words, 3 }, left_ms, end_nccl,
+				      c, &e);
+	if (c->nccl)
+		return;
+	check_say(c, CHECK_NCCL, CHECK_SKIPPED, "", "%s", e.text);
+	said_one(c);
+}
+
+static void say_imports(struct job_check *c, enum check_verdict verdict,
 			const char *text)
 {
-	check_forget(&c->readable);
-	check_forget(&c->imports_late);
-	if (c->out >= 0)
-		close(c->out);
-	c->out = -1;
-	if (verdict != CHECK_SKIPPED) /* nothing of it is left */
-		ranks_signal(&c->a->ranks, SIGKILL, true);
 	check_say(c, CHECK_IMPORTS, verdict,
 		  verdict == CHECK_FAILED ? "install what is missing there, or use an "
 					    "environment that all hosts have"
@@ -312,127 +347,46 @@ static void end_imports(struct job_check *c, enum check_verdict verdict,
 	said_one(c);
 }
 
-static void on_imports_late(evutil_socket_t fd, short what, void *arg)
+/* The answer is the file of an NCCL that the program loads, a line, "+" or "-", and the
+ * text. */
+static void end_imports(void *ctx, enum trial_end end, const char *text)
 {
-	struct job_check *c = arg;
-	char text[64];
+	struct job_check *c = ctx;
+	const char *answer = end == TRIAL_ANSWERED ? strchr(text, '\n') : NULL;
+	char *file = xstrndup(text, answer ? (size_t)(answer - text) : 0);
+	struct str s = { 0 };
 
-	(void)fd;
-	(void)what;
-	snprintf(text, sizeof text, "not done after %u s (--start-timeout)",
-		 c->timeout_ms / 1000);
-	end_imports(c, CHECK_FAILED, text);
+	if (answer && answer[1])
+		str_add(&s, answer + 2);
+	else if (end == TRIAL_LATE)
+		str_addf(&s, "not done after %u s (--start-timeout)",
+			 c->timeout_ms / 1000);
+	else
+		str_addf(&s, "the interpreter ended without an answer%s%s",
+			 *text ? ": " : "", text);
+	say_imports(c, answer && answer[1] == '+' ? CHECK_OK : CHECK_FAILED,
+		    str_text(&s));
+	begin_nccl(c, file);
+	str_free(&s);
+	free(file);
 }
 
-/* The last line of what the process printed, which ended without an answer. */
-static void end_without_answer(struct job_check *c)
+/* One after the other: the end of a trial ends all children. */
+static void begin_trials(struct job_check *c)
 {
-	char *text = c->said.len ? c->said.s : "", *line;
-	size_t n = strlen(text);
-
-	while (n && text[n - 1] == '\n')
-		text[--n] = '\0';
-	line = strrchr(text, '\n');
-	line = xasprintf("the interpreter ended without an answer%s%s", n ? ": " : "",
-			 line ? line + 1 : text);
-	end_imports(c, CHECK_FAILED, line);
-	free(line);
-}
-
-/* The answer is between two NULs: "+" or "-", and the text.  The rest was printed by
- * modules. */
-static void on_imports(evutil_socket_t fd, short what, void *arg)
-{
-	struct job_check *c = arg;
-	char bytes[4096], *from, *to;
-	ssize_t n = read(fd, bytes, sizeof bytes);
-
-	(void)what;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n <= 0) {
-		end_without_answer(c);
-		return;
-	}
-	if (c->said.len > SAID_MAX)
-		c->said.len = 0;
-	str_addn(&c->said, bytes, (size_t)n);
-	from = memchr(c->said.s, '\0', c->said.len);
-	to = from ? memchr(from + 1, '\0', c->said.len - (size_t)(from + 1 - c->said.s))
-		  : NULL;
-	if (to)
-		end_imports(c, from[1] == '+' ? CHECK_OK : CHECK_FAILED,
-			    from + 1 + (to > from + 1));
-}
-
-/* Run WORDS as local rank 0 would run.  0, or -1 with E. */
-static int spawn_imports(struct job_check *c, wire_strv words, int out, struct err *e)
-{
-	struct agent *a = c->a;
-	const struct app_start *app = agent_app_start(a, 0);
-	const struct env_rank r = agent_env_rank(a, 0);
-	const struct berth *b = &a->placement.v[0];
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC), bind_errno;
-	char **env = env_build(&app->env, &r);
-	struct spawn_batch *batch = NULL;
-	struct program program = { 0 };
-	int rc = program_find(&program, words, env_get(&app->env, "PATH"), r.wdir, e);
-
-	if (!rc)
-		batch = spawn_batch_open(1, a->ranks.entry, e);
-	if (batch) {
-		spawn_batch_add(batch,
-				&(struct spawn){ .program = &program,
-						 .env = env,
-						 .wdir = r.wdir,
-						 .cpus = b->bound ? &b->cpus : NULL,
-						 .limits = &app->limits,
-						 .fd = { null, out, out, null } });
-		spawn_batch_wait(batch);
-		rc = spawn_batch_result(batch, 0, &bind_errno, e) < 0 ? -1 : 0;
-		spawn_batch_free(batch);
-	}
-	program_free(&program);
-	free(env);
-	if (null >= 0)
-		close(null);
-	return batch ? rc : -1;
-}
-
-static void check_imports(struct job_check *c, wire_strv words)
-{
+	const wire_strv words = { (const char *const *)c->command.v, c->command.n };
 	struct err e = { 0 };
-	int p[2];
 
-	if (pipe2(p, O_CLOEXEC)) {
-		end_imports(c, CHECK_FAILED, strerror(errno));
-		return;
-	}
-	if (spawn_imports(c, words, p[1], &e)) {
-		close(p[1]);
-		close(p[0]);
-		end_imports(c, CHECK_FAILED, e.text);
-		return;
-	}
-	close(p[1]);
-	c->out = p[0];
-	fcntl(c->out, F_SETFL, O_NONBLOCK);
-	c->readable =
-		event_new(c->a->base, c->out, EV_READ | EV_PERSIST, on_imports, c);
-	c->imports_late = event_new(c->a->base, -1, 0, on_imports_late, c);
-	loop_watch(c->readable);
-	loop_after_ms(c->imports_late, c->timeout_ms);
+	if (words.n)
+		c->imports =
+			trial_start(c->a, words, time_left_ms(c), end_imports, c, &e);
+	if (words.n && !c->imports)
+		say_imports(c, CHECK_FAILED, e.text);
+	if (!c->imports)
+		begin_nccl(c, "");
 }
 
 /* ---- names of other hosts ---- */
-
-static void begin_imports(struct job_check *c)
-{
-	const struct strv words = c->imports;
-
-	if (words.n)
-		check_imports(c, (wire_strv){ (const char *const *)words.v, words.n });
-}
 
 static void end_names(void *arg, bool good, const char *text)
 {
@@ -445,7 +399,7 @@ static void end_names(void *arg, bool good, const char *text)
 	check_say(c, CHECK_NAMES, good ? CHECK_OK : CHECK_WARNED, good ? "" : hint,
 		  "%s", text);
 	said_one(c);
-	begin_imports(c);
+	begin_trials(c);
 }
 
 /* ---- what is known at once ---- */
@@ -585,6 +539,7 @@ void agent_check(struct agent *a, const struct wire_check *m)
 	agent_event(a, START_EV_CHECK);
 	c = check_of(a);
 	c->timeout_ms = m->timeout_ms;
+	c->until_ms = clock_ms() + m->timeout_ms;
 	c->waits = 1;
 	startable = check_programs(c);
 	if (startable)
@@ -597,16 +552,22 @@ void agent_check(struct agent *a, const struct wire_check *m)
 		c->waits++;
 		check_master(c);
 	}
+	for (size_t i = 0; i < a->placement.n && startable; i++) {
+		const int gpu = a->placement.v[i].gpu;
+
+		c->has_nccl |= gpu >= 0 && a->chosen.v[gpu].vendor == GPU_NVIDIA;
+	}
+	c->waits += c->has_nccl;
 	if (m->imports.n) {
 		c->waits++;
 		for (size_t i = 0; i < m->imports.n && startable; i++)
-			strv_add(&c->imports, m->imports.v[i]);
+			strv_add(&c->command, m->imports.v[i]);
 		if (!startable)
-			end_imports(c, CHECK_SKIPPED, "the program cannot run");
+			say_imports(c, CHECK_SKIPPED, "the program cannot run");
 	}
 	if (m->names.n) {
 		c->waits++;
-		/* the end of the imports ends all children, so they begin later */
+		/* the end of a trial ends all children, so they begin later */
 		c->names = name_check_start(a->base, m->names.v, m->names.n,
 					    c->timeout_ms < NAMES_MS ? c->timeout_ms
 								     : NAMES_MS,
@@ -617,9 +578,8 @@ void agent_check(struct agent *a, const struct wire_check *m)
 			said_one(c);
 		}
 	}
-	if (!c->names) {
-		begin_imports(c);
-	}
+	if (!c->names)
+		begin_trials(c);
 	said_one(c);
 }
 
@@ -632,18 +592,15 @@ void agent_check_free(struct agent *a)
 	close_connection(c);
 	check_forget(&c->acceptable);
 	check_forget(&c->connect_late);
-	check_forget(&c->readable);
-	check_forget(&c->imports_late);
 	if (c->own_listener && c->listener >= 0)
 		close(c->listener);
-	if (c->out >= 0)
-		close(c->out);
 	if (c->all)
 		freeaddrinfo(c->all);
 	name_check_free(c->names);
-	strv_free(&c->imports);
+	trial_free(c->imports);
+	trial_free(c->nccl);
+	strv_free(&c->command);
 	free(c->master);
-	str_free(&c->said);
 	free(c);
 	a->job_check = NULL;
 }

@@ -21,6 +21,7 @@
 #include "agent/agent.h"
 #include "agent/connect.h"
 #include "agent/copy.h"
+#include "agent/nccl_check.h"
 #include "agent/pmi/pmix_child.h"
 #include "agent/pmi/pmix_folder.h"
 #include "agent/ranks/guard.h"
@@ -294,6 +295,8 @@ int main(int argc, char **argv)
 		return agent_main(argv[2], NULL);
 	if (argc == 2 && !strcmp(argv[1], "--pmix") && launched)
 		return pmix_child_main(STDIN_FILENO);
+	if (argc == 3 && !strcmp(argv[1], "--nccl"))
+		nccl_check_main(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "--step") && launched)
 		return step_main(STDIN_FILENO, STDOUT_FILENO);
 	if (argc == 3 && !strcmp(argv[1], "--sweep") && *argv[2]) {

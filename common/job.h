@@ -73,6 +73,7 @@ enum check_row {
 	CHECK_IMPORTS,
 	CHECK_MPI,
 	CHECK_GPUS,
+	CHECK_NCCL,
 	CHECK_CLOCK,
 	CHECK_NAMES,
 	CHECK_MASTER,
@@ -81,11 +82,11 @@ enum check_row {
 	CHECK_SHM,
 	CHECK_ROWS
 };
-enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED, CHECK_WARNED };
+enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED, CHECK_WARNED, CHECK_NOTED };
 
 #define CHECK_ROW_NAMES                                                                \
-	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "clock", "names", \
-		"master", "nofile", "memlock", "shm"
+	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "nccl", "clock",  \
+		"names", "master", "nofile", "memlock", "shm"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by
  * them which failure came first. */

@@ -1,9 +1,7 @@
 #include "launcher/cli/build.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "common/package.h"
 #include "common/wire.h"
@@ -24,38 +22,13 @@ static void build_section(struct str *out, const char *heading, const struct lin
 
 #define SECTION(out, heading, v) build_section(out, heading, v, sizeof v / sizeof *v)
 
-/* Would libberth find NCCL in a program that runs here, with this environment? */
-static bool build_has_nccl(void)
-{
-	static const char *const roots[] = { NCCL_ROOTS };
-	const char *file = getenv("BERTH_NCCL");
-	void *lib;
-	bool has;
-
-	if (file && *file)
-		return !access(file, R_OK);
-	lib = dlopen(NCCL_LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-	has = lib;
-	if (lib)
-		dlclose(lib);
-	for (size_t i = 0; !has && i < sizeof roots / sizeof *roots; i++) {
-		const char *root = getenv(roots[i]);
-		char *pattern = xasprintf("%s/" NCCL_OF_WHEEL, root ? root : "");
-		glob_t g;
-
-		if (root && *root == '/' && !glob(pattern, 0, NULL, &g)) {
-			has = true;
-			globfree(&g);
-		}
-		free(pattern);
-	}
-	return has;
-}
-
 void build_print(struct str *out)
 {
 	struct package p;
 	const bool has = package_find(&p, "", 0, NULL);
+	/* as libberth would find it in a program that runs here */
+	const char *file = getenv("BERTH_NCCL");
+	void *nccl = nccl_open_found(file && *file ? file : NULL);
 	const struct line frameworks[] = {
 		{ "TensorFlow", has && package_has(&p, "berth/tensorflow") },
 		{ "PyTorch", has && package_has(&p, "berth/torch") },
@@ -67,7 +40,7 @@ void build_print(struct str *out)
 		{ "Berth", has },
 	};
 	const struct line operations[] = {
-		{ "NCCL", has && build_has_nccl() },
+		{ "NCCL", has && nccl != NULL },
 		{ "DDL", false },
 		{ "CCL", false },
 		{ "MPI", false },
@@ -80,4 +53,6 @@ void build_print(struct str *out)
 	SECTION(out, "Controllers", controllers);
 	SECTION(out, "Tensor Operations", operations);
 	package_free(&p);
+	if (nccl)
+		dlclose(nccl);
 }

@@ -171,7 +171,7 @@ const char *check_result(struct job *j, struct host *h,
 	if (j->phase != JOB_CHECK || run->phase != RUN_PLACED)
 		return "'check_result' message that nobody asked for";
 	if (m->row < CHECK_WDIR || m->row >= CHECK_ROWS || m->row == CHECK_CLOCK ||
-	    m->verdict > CHECK_WARNED || run->check_rows++ > ROWS_MAX)
+	    m->verdict > CHECK_NOTED || run->check_rows++ > ROWS_MAX)
 		return "'check_result' message with impossible values";
 	check_lines_add(&j->checks, job_index(j, h), (enum check_row)m->row,
 			(enum check_verdict)m->verdict, m->text, m->hint);

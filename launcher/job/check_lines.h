@@ -26,7 +26,8 @@ void check_lines_add(struct check_items *l, size_t host, enum check_row row,
 		     enum check_verdict verdict, const char *text, const char *hint);
 void check_lines_free(struct check_items *l);
 
-/* GPUs that are not the same on all hosts fail. */
+/* GPUs that are not the same on all hosts fail; of NCCL that is a warning.  A note says
+ * what NCCL does not protect, if several hosts have it. */
 void check_lines_compare(struct check_items *l);
 
 /* Append the lines, by rows, to OUT; NAMES[host] are the names of the hosts.  If

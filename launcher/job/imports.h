@@ -3,7 +3,8 @@
  * The command has the program's own interpreter, with its options and the words before
  * it.  The interpreter reads the program and executes its import statements alone,
  * those outside functions that always run; a missing module that the program expects
- * ("try: import x") is no failure.  It prints a NUL, "+" or "-", a text, and a NUL. */
+ * ("try: import x") is no failure.  It prints a NUL, the file of an NCCL that the
+ * program loads, if any, a newline, "+" or "-", a text, and a NUL. */
 #ifndef BERTH_LAUNCHER_JOB_IMPORTS_H
 #define BERTH_LAUNCHER_JOB_IMPORTS_H
 

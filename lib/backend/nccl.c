@@ -1,7 +1,6 @@
 #include "lib/backend/nccl.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +17,6 @@
 #include "lib/base/thread.h"
 
 enum {
-	OLDEST = 21800,
 	NON_BLOCKING = 1, /* of a stream: it does not wait for the legacy one */
 	MAJOR = 75,       /* attributes of a device: its compute capability */
 	MINOR = 76,
@@ -78,43 +76,16 @@ struct nccl_work {
 
 /* ---- the library ---- */
 
-/* pip puts the wheel into the environment of Python. */
-static void *nccl_of_wheel(void)
-{
-	static const char *const roots[] = { NCCL_ROOTS };
-	char pattern[PATH_MAX];
-	void *lib = NULL;
-	glob_t g;
-
-	for (size_t i = 0; !lib && i < sizeof roots / sizeof *roots; i++) {
-		const char *root = getenv(roots[i]);
-
-		snprintf(pattern, sizeof pattern, "%s/" NCCL_OF_WHEEL,
-			 root ? root : "");
-		if (!root || *root != '/' || glob(pattern, 0, NULL, &g))
-			continue;
-		lib = dlopen(g.gl_pathv[0], RTLD_NOW | RTLD_LOCAL);
-		globfree(&g);
-	}
-	return lib;
-}
-
 /* That of the process, as torch has it, or FILE, or another.  NULL: WHY not. */
 static void *nccl_open(const char *file, char *why)
 {
 	void *lib = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
 
-	if (!lib && file) {
-		lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-		if (!lib)
-			snprintf(why, DEVICE_WHY_BYTES, "BERTH_NCCL: %s", dlerror());
-		return lib;
-	}
 	if (!lib)
-		lib = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
-		lib = nccl_of_wheel();
-	if (!lib)
+		lib = nccl_open_found(file);
+	if (!lib && file)
+		snprintf(why, DEVICE_WHY_BYTES, "BERTH_NCCL: %s", dlerror());
+	else if (!lib)
 		snprintf(why, DEVICE_WHY_BYTES,
 			 "no NCCL: neither the loader nor a Python environment "
 			 "has " NCCL_LIBRARY
@@ -125,6 +96,7 @@ static void *nccl_open(const char *file, char *why)
 static const char *nccl_take(const char *file, char *why)
 {
 	void *lib = nccl_open(file, why);
+	char version[24];
 
 	if (!lib)
 		return why;
@@ -135,10 +107,10 @@ static const char *nccl_take(const char *file, char *why)
 		       "no " #name;
 #include "lib/backend/nccl_calls.def"
 #undef CALL
-	if (!nccl.ncclGetVersion(&nccl.version) && nccl.version >= OLDEST)
+	if (!nccl.ncclGetVersion(&nccl.version) && nccl.version >= NCCL_OLDEST)
 		return NULL;
-	snprintf(why, DEVICE_WHY_BYTES, "no NCCL: version %d is older than 2.18",
-		 nccl.version);
+	snprintf(why, DEVICE_WHY_BYTES, "no NCCL: version %s is older than 2.18",
+		 nccl_version_text(version, nccl.version));
 	return why;
 }
 
@@ -157,21 +129,13 @@ static const char *nccl_load(const char *file)
 	return why;
 }
 
-/* VERSION of NCCL to TEXT.  (Before 2.9 it was another number.) */
-static const char *nccl_version(char text[24], int version)
-{
-	snprintf(text, 24, "%d.%d.%d", version / 10000, version % 10000 / 100,
-		 version % 100);
-	return text;
-}
-
 static void nccl_tells(char text[DEVICE_WHY_BYTES])
 {
 	char version[24];
 	Dl_info from;
 
 	snprintf(text, DEVICE_WHY_BYTES, "NCCL %s of %s",
-		 nccl_version(version, nccl.version),
+		 nccl_version_text(version, nccl.version),
 		 dladdr((void *)(uintptr_t)nccl.ncclGetVersion, &from) && from.dli_fname
 			 ? from.dli_fname
 			 : NCCL_LIBRARY);
@@ -285,8 +249,9 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 			if (a.version != b.version)
 				snprintf(why, DEVICE_WHY_BYTES,
 					 "rank %u has NCCL %s, rank %u has %s",
-					 j->rank[k], nccl_version(one, a.version),
-					 j->rank[i], nccl_version(other, b.version));
+					 j->rank[k], nccl_version_text(one, a.version),
+					 j->rank[i],
+					 nccl_version_text(other, b.version));
 			else if (!memcmp(a.host, b.host, sizeof a.host) &&
 				 (!memcmp(a.uuid, b.uuid, sizeof a.uuid) ||
 				  /* MIG; on a host that is known */
@@ -295,8 +260,8 @@ static bool nccl_refuses(const struct device_join *j, char why[DEVICE_WHY_BYTES]
 					 "ranks %u and %u share GPU %.24s, which NCCL "
 					 "can't (NCCL %s, driver of CUDA %d.%d)",
 					 j->rank[k], j->rank[i], b.bus,
-					 nccl_version(one, b.version), b.driver / 1000,
-					 b.driver % 1000 / 10);
+					 nccl_version_text(one, b.version),
+					 b.driver / 1000, b.driver % 1000 / 10);
 			else
 				continue;
 			return true;
@@ -328,8 +293,9 @@ static int nccl_prepare(int device)
 static berth_result nccl_join(const struct device_join *j, void **group,
 			      char why[DEVICE_WHY_BYTES])
 {
-	struct nccl_config config = { sizeof config, MAGIC,   OLDEST, 0,      INT_MIN,
-				      INT_MIN,       INT_MIN, NULL,   INT_MIN };
+	struct nccl_config config = { sizeof config, MAGIC,   NCCL_OLDEST, 0,
+				      INT_MIN,       INT_MIN, INT_MIN,     NULL,
+				      INT_MIN };
 	struct nccl_group *g;
 	struct nccl_card first;
 	int rc;

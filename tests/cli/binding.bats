@@ -287,17 +287,7 @@ two_jobs() { # COMMAND before runner...
 	/usr/bin/python3 "$ROOT/tests/machines/mktree.py" "$T/tree" \
 		nvidia,0000:53:00.0,minor=0,uuid=GPU-11111111-2222-3333-4444-000000000000,model=H,numa=0,cpus=0-1 \
 		nvidia,0000:5a:00.0,minor=1,uuid=GPU-11111111-2222-3333-4444-000000000001,model=H,numa=0,cpus=0-1
-	cat > "$T/inside" <<- 'E'
-		tree=$1; shift
-		for f in null zero full random urandom tty; do
-			[ ! -e /dev/$f ] || { touch "$tree/dev/$f" && mount --bind /dev/$f "$tree/dev/$f"; }
-		done
-		ln -sfn /proc/self/fd "$tree/dev/fd"
-		mount --bind "$tree/proc/driver" /proc/driver &&
-			mount --bind "$tree/sys/bus/pci/devices" /sys/bus/pci/devices &&
-			mount --bind "$tree/dev" /dev && exec "$@"
-	E
-	two_jobs unshare -m bash "$T/inside" "$T/tree"
+	two_jobs "$ROOT/tests/machines/withtree" "$T/tree"
 }
 
 @test "--map-by ppr:N:socket and ppr:N:numa: as many ranks on each" {

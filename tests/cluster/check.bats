@@ -328,15 +328,35 @@ gpus() { # HOST VERSION ADDRESS...
 		for f in /vc/gpus.$1/dev/nvidia*; do mknod -m 666 /dev/${f##*/} c 1 3; done' sh "$h"
 }
 
-@test "GPUs and drivers: equal, another driver, another number" {
+# What only answers ncclGetVersion(), at /run/nccl.so of each HOST.
+nccl() { # VERSION HOST...
+	local h version=$1; shift
+	gcc -shared -fPIC -o "$STATE/t/nccl.$version.so" -xc - <<< "int ncclGetVersion(int *v) { *v = $version; return 0; }"
+	for h; do
+		on "$h" cp "/vc/t/nccl.$version.so" /run/nccl.so
+	done
+}
+
+@test "GPUs, drivers and NCCL: equal, another version, another number" {
+	local between='what NCCL sends between hosts is neither authenticated nor encrypted'
+	nccl 22105 n1 n2
+	nccl 21805 n4
 	gpus n1 550.54.15 0000:53:00.0 0000:54:00.0
 	gpus n2 550.54.15 0000:53:00.0 0000:54:00.0
 	gpus n3 535.104.05 0000:53:00.0 0000:54:00.0
 	gpus n4 550.54.15 0000:53:00.0
-	run -0 check -H n1,n2 true
+	run -0 check -H n1,n2 -x BERTH_NCCL=/run/nccl.so true
 	well gpus 'n[1-2]' '2 NVIDIA H100 80GB HBM3, driver 550.54.15'
-	run -240 check -H 'n[1-4]' true
+	well nccl 'n[1-2]' 2.21.5
+	line note nccl 'n[1-2]' "$between"
+	says BERTH_NET_SECURE=aead
+	run -240 check -H 'n[1-4]' -x BERTH_NCCL=/run/nccl.so true
 	bad gpus 'n[1-2]' '2 NVIDIA H100 80GB HBM3, driver 550.54.15'
 	bad gpus n3 '2 NVIDIA H100 80GB HBM3, driver 535.104.05'
 	bad gpus n4 '1 NVIDIA H100 80GB HBM3, driver 550.54.15'
+	line warn nccl 'n[1-2]' 2.21.5
+	line warn nccl n3 '/run/nccl.so: cannot open'
+	line warn nccl n4 2.18.5
+	line note nccl 'n[1-2,4]' "$between"
+	says 'hint: install one version on all hosts'
 }

@@ -7,6 +7,11 @@ static const char *const names[] = { "n1", "n2", "n3", "n4" };
 static struct check_items l;
 static struct str out;
 
+#define ONE_VERSION                                                                    \
+	"install one version on all hosts: NCCL joins no others, and libberth then "   \
+	"takes "                                                                       \
+	"arrays in GPU memory through the host's memory"
+
 static void setup(void)
 {
 	l = (struct check_items){ 0 };
@@ -88,6 +93,45 @@ START_TEST(gpus_that_differ_fail)
 }
 END_TEST
 
+/* Hosts without a version are a note, and another version is a warning. */
+START_TEST(nccl_that_differs_is_a_warning)
+{
+	add(0, CHECK_NCCL, CHECK_NOTED, "none");
+	add(1, CHECK_NCCL, CHECK_NOTED, "none");
+	check_lines_compare(&l);
+	prints(0, "note  nccl     n[1-2]: none\n      hint: do this\n");
+	add(2, CHECK_NCCL, CHECK_OK, "2.21.5");
+	add(3, CHECK_NCCL, CHECK_WARNED, "it ended");
+	check_lines_compare(&l);
+	prints(0, "warn  nccl     n3: 2.21.5\n"
+		  "      hint: " ONE_VERSION "\n"
+		  "warn  nccl     n4: it ended\n"
+		  "      hint: do this\n"
+		  "warn  nccl     n[1-2]: none\n"
+		  "      hint: " ONE_VERSION "\n");
+}
+END_TEST
+
+/* One host sends nothing to another. */
+START_TEST(what_nccl_does_not_protect)
+{
+	add(1, CHECK_GPUS, CHECK_OK, "8 GPUs");
+	add(2, CHECK_GPUS, CHECK_OK, "8 GPUs");
+	add(1, CHECK_NCCL, CHECK_OK, "2.21.5");
+	add(1, CHECK_NCCL, CHECK_OK, "2.21.5");
+	check_lines_compare(&l);
+	prints(0, "ok    gpus     n[2-3]: 8 GPUs\nok    nccl     n2: 2.21.5\n");
+	add(2, CHECK_NCCL, CHECK_OK, "2.21.5");
+	check_lines_compare(&l);
+	prints(0, "ok    gpus     n[2-3]: 8 GPUs\n"
+		  "ok    nccl     n[2-3]: 2.21.5\n"
+		  "note  nccl     n[2-3]: what NCCL sends between hosts is neither "
+		  "authenticated nor encrypted\n"
+		  "      hint: with BERTH_NET_SECURE=aead libberth takes arrays in GPU "
+		  "memory through the host's memory instead\n");
+}
+END_TEST
+
 START_TEST(other_rows_may_differ)
 {
 	add(0, CHECK_NOFILE, CHECK_OK, "1024");
@@ -137,6 +181,8 @@ int main(void)
 	tcase_add_test(t, what_differs_has_its_own);
 	tcase_add_test(t, a_host_is_named_once);
 	tcase_add_test(t, gpus_that_differ_fail);
+	tcase_add_test(t, nccl_that_differs_is_a_warning);
+	tcase_add_test(t, what_nccl_does_not_protect);
 	tcase_add_test(t, other_rows_may_differ);
 	tcase_add_test(t, warnings);
 	tcase_add_test(t, texts_do_not_act_on_a_terminal);

@@ -108,10 +108,11 @@ static bool is_there(const char *name)
 	return there;
 }
 
-static void try(const char *line, const char *answer)
+/* LINE prints ANSWER, and in front of it the file of an NCCL, or nothing. */
+static void try_nccl(const char *line, const char *nccl, const char *answer)
 {
 	struct strv argv = words_of(line), v = { 0 };
-	char got[4096];
+	char got[4096], *from, *text;
 	size_t n = 0;
 	ssize_t more;
 	int p[2];
@@ -135,10 +136,20 @@ static void try(const char *line, const char *answer)
 	got[n] = '\0';
 	close(p[0]);
 	waitpid(pid, NULL, 0);
-	ck_assert_msg(memchr(got, '\0', n) != NULL, "no answer: %s", got);
-	ck_assert_str_eq((char *)memchr(got, '\0', n) + 1, answer);
+	from = memchr(got, '\0', n);
+	ck_assert_msg(from != NULL, "no answer: %s", got);
+	text = strchr(++from, '\n');
+	ck_assert_ptr_nonnull(text);
+	*text = '\0';
+	ck_assert_str_eq(from, nccl);
+	ck_assert_str_eq(text + 1, answer);
 	strv_free(&argv);
 	strv_free(&v);
+}
+
+static void try(const char *line, const char *answer)
+{
+	try_nccl(line, "", answer);
 }
 
 static void setup(void)
@@ -240,6 +251,38 @@ START_TEST(nothing_of_the_current_folder_runs)
 }
 END_TEST
 
+/* The wheel in a folder of Python's, unless the user names a file. */
+START_TEST(an_nccl_of_its_own)
+{
+	static const char *const parts[] = { "nvidia", "nvidia/nccl",
+					     "nvidia/nccl/lib" };
+	char *path = xasprintf("%s/nvidia/nccl/lib/libnccl.so.2", folder);
+
+	for (size_t i = 0; i < 3; i++) {
+		char *part = xasprintf("%s/%s", folder, parts[i]);
+
+		mkdir(part, 0755);
+		free(part);
+	}
+	write_file("t.py", "import os\n");
+	try_nccl(PYTHON "t.py", "", "+1 import of t.py");
+	write_file("nvidia/nccl/lib/libnccl.so.2", "");
+	try_nccl(PYTHON "t.py", path, "+1 import of t.py");
+	try_nccl("env BERTH_NCCL=x " PYTHON "t.py", "", "+1 import of t.py");
+	write_file("t.py", "import nosuch\n");
+	try_nccl(PYTHON "t.py", path,
+		 "-t.py:1: ModuleNotFoundError: No module named 'nosuch'");
+	remove_file("nvidia/nccl/lib/libnccl.so.2");
+	for (size_t i = 3; i-- > 0;) {
+		char *part = xasprintf("%s/%s", folder, parts[i]);
+
+		rmdir(part);
+		free(part);
+	}
+	free(path);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("job imports");
@@ -252,6 +295,7 @@ int main(void)
 	tcase_add_loop_test(t, answers, 0, sizeof programs / sizeof *programs);
 	tcase_add_test(t, other_entries);
 	tcase_add_test(t, nothing_of_the_current_folder_runs);
+	tcase_add_test(t, an_nccl_of_its_own);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
