@@ -51,7 +51,8 @@ objects = $(patsubst %.c,$O/%.o,$(call sources,$1))
 common := $(call objects,common)
 launcher := $(call objects,launcher)
 agent := $(call objects,agent)
-lib := $(call objects,lib)
+ops := $(patsubst %.c,$O/%.o,$(wildcard lib/ops/*.c))
+lib := $(filter-out $(ops),$(call objects,lib))
 
 # Static where archives exist: a runner that links shared libraries starts later, and an
 # agent that does can't be sent to a host with nothing installed.
@@ -73,13 +74,14 @@ version := $(shell awk '/define BERTH_VERSION_M|define BERTH_VERSION_PATCH/ { v 
 # While the version is 0.x, each minor version has its own.
 soname := libberth.so.$(word 1,$(subst ., ,$(version))).$(word 2,$(subst ., ,$(version)))
 LIBBERTH := $(BUILD)/lib/libberth.so
+LIBBERTH_TF := $(BUILD)/lib/libberth_tf.so
 # As in an installation, so that one rule finds the package of both (common/package.h).
 python := $(BUILD)/share/berth/python
 library := $(LIBBERTH) $(BUILD)/include/berth.h $(BUILD)/lib/pkgconfig/berth.pc
 
 examples := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/mpi_hello.c,$(wildcard examples/*.c))) # mpicc builds that
 
-all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(python) $(BUILD)/bin/berth_bench $(examples)
+all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(LIBBERTH_TF) $(python) $(BUILD)/bin/berth_bench $(examples)
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
@@ -105,6 +107,16 @@ $(BUILD)/lib/$(soname): $(lib) lib/libberth.map Makefile
 		-Wl,--version-script=lib/libberth.map -Wl,--as-needed -o $@ $(lib) $(SODIUM) -lm -ldl -lpthread
 $(LIBBERTH): $(BUILD)/lib/$(soname)
 	ln -sf $(soname) $@
+# TensorFlow's ops.  An empty library with the name of TensorFlow's gives an entry NEEDED, by which
+# the loader finds the one that Python has loaded.
+TF_STUB := $(BUILD)/lib/stub/libtensorflow_framework.so.2
+$(TF_STUB): Makefile
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,$(@F) -o $@ -xc /dev/null
+$(LIBBERTH_TF): $(ops) $(TF_STUB) lib/ops/libberth_tf.map $(LIBBERTH) Makefile
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(HARDEN_LIBRARY) -Wl,-soname,$(@F) -Wl,-z,nodelete \
+		-Wl,--version-script=lib/ops/libberth_tf.map -Wl,-rpath,'$$ORIGIN' -o $@ $(ops) \
+		-Wl,--no-as-needed $(TF_STUB) -L$(BUILD)/lib -lberth -Wl,--as-needed -lpthread
 $(BUILD)/include/berth.h: lib/berth.h
 	@mkdir -p $(@D)
 	install -m 644 $< $@
@@ -170,7 +182,7 @@ $(BUILD)/tests/test_backend_cuda: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_agent_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/tests/test_common_munge: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_common_munge: | $(BUILD)/helpers/libmunge.so
-lib_rooms := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c)))))
+lib_rooms := $(filter-out ops,$(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c))))))
 lib_unit := $(filter $(foreach r,$(lib_rooms),$(BUILD)/tests/test_$r $(BUILD)/tests/test_$(r)_%),$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
@@ -395,11 +407,12 @@ install: all docs
 	install -m 755 $(BUILD)/lib/$(soname) $(libroot)/libberth.so.$(version)
 	ln -sf libberth.so.$(version) $(libroot)/$(soname)
 	ln -sf $(soname) $(libroot)/libberth.so
+	install -m 755 $(LIBBERTH_TF) $(libroot)
 	sed 's,^prefix=.*,prefix=$(PREFIX),; s,^libdir=.*,libdir=$(LIBDIR),' \
 		$(BUILD)/lib/pkgconfig/berth.pc | install -m 644 /dev/stdin $(libroot)/pkgconfig/berth.pc
 	for p in $(packages); do \
 		install -D -m 644 lib/python/$$p $(root)/$(in_python)/$$p || exit 1; done
-	ln -srf $(libroot)/$(soname) $(root)/$(in_python)/berth
+	ln -srf $(libroot)/$(soname) $(libroot)/libberth_tf.so $(root)/$(in_python)/berth
 	for d in $(documents); do install -D -m 644 $$d $(root)/$(in_doc)/$$d || exit 1; done
 	for p in $(pages); do \
 		install -D -m 644 $$p $(root)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
@@ -413,7 +426,7 @@ install-spank: all spank
 uninstall:
 	rm -f $(root)/bin/runner $(root)/bin/berth-agent $(root)/bin/berth_bench \
 		$(addprefix $(root)/,$(in_bash) $(in_zsh) $(in_fish)) $(root)/include/berth.h \
-		$(libroot)/slurm/berth_spank.so $(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/pkgconfig/berth.pc
+		$(libroot)/slurm/berth_spank.so $(libroot)/libberth.so $(libroot)/libberth.so.* $(libroot)/libberth_tf.so $(libroot)/pkgconfig/berth.pc
 	rm -rf $(root)/$(in_python) $(root)/$(in_doc)
 	for p in $(pages) $(named:=.3); do rm -f $(root)/share/man/man$${p##*.}/$${p##*/}; done
 	@cd $(root) && rmdir -p --ignore-fail-on-non-empty $(made) 2> /dev/null || true
