@@ -2,6 +2,7 @@
 #
 #   make demo      installs what is missing, builds, and trains a network on this machine
 #   make demo-torch             the same in PyTorch, which it downloads
+#   make venv-tf   TensorFlow in build/venv-tf, which it downloads, for tests
 #   make check     builds and runs the tests that a user runs
 #   make check-all              builds and runs all tests (SAN=1: under address and undefined
 #                  sanitizers; SAN=thread: the library, under the thread sanitizer)
@@ -318,6 +319,11 @@ venv-jax: build/venv-jax/installed
 build/venv-jax/installed: tests/jax.txt
 	@tests/deps demo
 	@tests/venv.sh build/venv-jax $<
+# TensorFlow for cli/tensorflow: 1.5 GB.
+venv-tf: build/venv-tf/installed
+build/venv-tf/installed: tests/tensorflow.txt
+	@tests/deps demo
+	@tests/venv.sh build/venv-tf $<
 
 demo:
 	+@tests/demo.sh
@@ -436,7 +442,7 @@ uninstall:
 clean:
 	rm -rf build
 
-.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv venv-jax demo demo-torch trainers wheels \
+.PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv venv-jax venv-tf demo demo-torch trainers wheels \
 	lint format bench soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)

@@ -161,6 +161,30 @@ class ProcessSet:
 
 global_process_set = ProcessSet([])
 _sets: dict[int, ProcessSet] = {}  # id: set
+Tell = Callable[[int, "int | None", bool], None]
+_told: list[Tell] = []
+
+
+def tell_of_sets(tell: Tell) -> None:
+    """TELL(id, handle, whether it is there) is to be called for each process set that comes or goes, and now
+    for those that are there.
+    """
+    _told.append(tell)
+    for number, process_set in _sets.items():
+        tell(number, process_set.handle, True)
+
+
+def _tell(number: int, handle: int | None, is_there: bool) -> None:
+    for tell in _told:
+        tell(number, handle, is_there)
+
+
+def process_set_of(number: int) -> ProcessSet:
+    """The process set whose process_set_id is NUMBER.  ValueError: there is none."""
+    _get()
+    if number not in _sets:
+        raise ValueError(f"There is no process set {number}: it is not added yet, or was removed.")
+    return _sets[number]
 _next_id = 1  # the same on all ranks: all of them add the same sets, in one order
 
 
@@ -186,6 +210,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     library.check(library.get().berth_set_add(ranks, len(ranks), ctypes.byref(handle)))
     process_set.handle, process_set.process_set_id = handle.value, _next_id
     _sets[_next_id] = process_set
+    _tell(_next_id, handle.value, True)
     _next_id += 1
     return process_set
 
@@ -201,6 +226,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         return False
     library.check(library.get().berth_set_remove(process_set.handle))
     del _sets[process_set.process_set_id]
+    _tell(process_set.process_set_id, None, False)
     process_set.handle = process_set.process_set_id = None
     return True
 
@@ -286,8 +312,9 @@ def shutdown() -> None:
     if not is_initialized():
         return
     _world = None
-    for process_set in _sets.values():
+    for number, process_set in _sets.items():
         process_set.handle = process_set.process_set_id = None
+        _tell(number, None, False)
     _sets.clear()
     library.check(library.get().berth_shutdown())
     for forget in _at_shutdown:

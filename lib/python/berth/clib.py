@@ -127,7 +127,7 @@ class Library:
     berth_free: Callable[[int | c_void_p | None], None]
 
     def __init__(self, path: str) -> None:
-        self.library = ctypes.CDLL(path)
+        self.library, self.path = ctypes.CDLL(path), path
         self.called: set[str] = set()
         for name, (result, arguments) in CALLS.items():
             call = getattr(self.library, name)

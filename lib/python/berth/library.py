@@ -42,6 +42,15 @@ def _refusal(path: str) -> str | None:
     return trust.refusal(os.path.dirname(os.path.realpath(__file__)), path)
 
 
+def beside(name: str) -> str:
+    """The file NAME in the directory of libberth.  ImportError: another user could replace it."""
+    path = os.path.join(os.path.dirname(get().path), name)
+    reason = _refusal(path) if os.environ.get("BERTH_LIBRARY") is None else None
+    if reason:
+        raise ImportError(f"another user could replace {path}: {reason}")
+    return path
+
+
 def _load() -> clib.Library:
     tried = []
     for path in places():

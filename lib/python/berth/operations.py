@@ -43,8 +43,8 @@ from . import clib, handles, library
 from .basics import Adasum, Average, ProcessSet, Sum, global_process_set
 from .errors import HorovodInternalError
 
-_OPS = (clib.AVG, clib.SUM, clib.ADASUM, clib.MIN, clib.MAX, clib.PRODUCT)  # by Horovod's numbers
-_NUMBERS = range(len(_OPS))
+OPS = (clib.AVG, clib.SUM, clib.ADASUM, clib.MIN, clib.MAX, clib.PRODUCT)  # by Horovod's numbers
+_NUMBERS = range(len(OPS))
 _NAME: Final = 6  # of library.Fields
 
 class Tensor(Protocol):
@@ -61,6 +61,7 @@ class Tensor(Protocol):
 
 T = TypeVar("T", bound=Tensor)
 P = TypeVar("P", bound=Hashable)
+Item = TypeVar("Item")
 Owner = TypeVar("Owner")  # of the framework, from one function of the adapter to another
 
 
@@ -336,7 +337,7 @@ class Operations(Generic[T, Owner]):
         else:
             to, to_at = self._empty_like(array, None)
         return ((owner, to),
-                (clib.ALLREDUCE, type_, _OPS[op], at, to_at, count,
+                (clib.ALLREDUCE, type_, OPS[op], at, to_at, count,
                  None if name is None else _labels.get(name) or _label(name), set_,
                  None if len(sizes) == 1 else _shape_text(sizes), 0, 0,
                  None if place is None and prescale == postscale == 1.0
@@ -422,7 +423,7 @@ class Operations(Generic[T, Owner]):
         if more:
             others["in_counts"] = (ctypes.c_uint64 * ranks)(*(n * row for n in parts))
         return ((owner, to),
-                (clib.REDUCESCATTER, type_, _OPS[op], at, to_at, count, _name("reducescatter", name), set_,
+                (clib.REDUCESCATTER, type_, OPS[op], at, to_at, count, _name("reducescatter", name), set_,
                  _shape_text(sizes), 0, 0, others or None),
                 self._result(tensor, owner, to, False))
 
@@ -506,3 +507,25 @@ def grouped(groups: int | Sequence[Sequence[P]] | None, params: Sequence[P]) -> 
         raise ValueError("a parameter can be in one of the groups only, and once.")
     known = set(params)
     return [[p for p in group if p in known] for group in groups]
+
+
+# ---- small things of Horovod's ----
+
+def split_list(l: Sequence[Item], n: int) -> list[Sequence[Item]]:  # noqa: E741  # Horovod's name
+    """L in N parts, whose lengths differ by 1 at most, the longer ones first.
+
+    >>> hvd.split_list([1, 2, 3], 2)
+    [[1, 2], [3]]
+    """
+    share, more = divmod(len(l), n)
+    ends = [i * share + min(i, more) for i in range(n + 1)]
+    return [l[a:b] for a, b in zip(ends, ends[1:])]
+
+
+def check_num_rank_power_of_2(num_rank: int) -> bool:
+    """Whether NUM_RANK is a power of two, as Horovod's Adasum needs; Berth's takes any number.
+
+    >>> hvd.check_num_rank_power_of_2(6)
+    False
+    """
+    return num_rank > 0 and num_rank & (num_rank - 1) == 0

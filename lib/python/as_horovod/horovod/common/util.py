@@ -3,6 +3,8 @@ import contextlib
 import os
 
 import berth
+from berth.operations import check_num_rank_power_of_2 as num_rank_is_power_2  # noqa: F401
+from berth.operations import split_list  # noqa: F401
 
 
 @contextlib.contextmanager
@@ -63,17 +65,6 @@ def ddl_built(verbose=False):
 
 def ccl_built(verbose=False):
     return berth.ccl_built()
-
-
-def num_rank_is_power_2(num_rank):
-    return num_rank > 0 and num_rank & (num_rank - 1) == 0
-
-
-def split_list(l, n):  # noqa: E741
-    """L in N parts of nearly equal length, the longer ones first."""
-    size, longer = divmod(len(l), n)
-    ends = [i * size + min(i, longer) for i in range(n + 1)]
-    return [l[a:b] for a, b in zip(ends, ends[1:])]
 
 
 def is_iterable(x):

@@ -1,0 +1,36 @@
+"""Berth for TensorFlow, under Horovod's names.
+
+    import berth.tensorflow as hvd
+    hvd.init()
+    loss = hvd.allreduce(loss)
+    hvd.broadcast_variables(model.variables, root_rank=0)
+
+TensorFlow 2.13 or later loads the operations from libberth_tf.so.  An older one, or one that can't, does the
+same by tf.numpy_function, slower; a line says so.  Its names, by subject:
+
+    the world           init, shutdown, rank, size, local_rank, cross_rank, ProcessSet, add_process_set
+    tensors             allreduce, allgather, broadcast, alltoall, reducescatter; grouped_X: of a list; join
+    variables           broadcast_variables, broadcast_, broadcast_global_variables,
+                        BroadcastGlobalVariablesHook; Compression
+    any objects         broadcast_object, broadcast_object_fn, allgather_object
+    numbers in graphs   size_op, rank_op, local_size_op, local_rank_op, process_set_included_op
+    what it does        start_timeline, stop_timeline; what is built in: X_built, X_enabled
+"""
+from .. import *  # noqa: F401,F403
+from .. import __all__ as _common
+from .. import __version__  # noqa: F401
+from .compression import Compression
+from .functions import (BroadcastGlobalVariablesHook, allgather_object, broadcast_global_variables,
+                        broadcast_object, broadcast_object_fn, broadcast_variables)
+from .mpi_ops import (allgather, allreduce, alltoall, broadcast, broadcast_, grouped_allgather,
+                      grouped_allreduce, grouped_reducescatter, join, local_rank_op, local_size_op,
+                      process_set_included_op, rank_op, reducescatter, size_op)
+from .util import (_executing_eagerly, check_num_rank_power_of_2, gpu_available,  # noqa: F401
+                   handle_average_backwards_compatibility, refs_to_vars, split_list, vars_to_refs)
+
+__all__ = [*_common, "BroadcastGlobalVariablesHook", "Compression", "allgather", "allreduce", "alltoall",
+           "broadcast", "broadcast_", "broadcast_global_variables", "broadcast_object_fn",
+           "broadcast_variables", "check_num_rank_power_of_2", "gpu_available", "grouped_allgather",
+           "grouped_allreduce", "grouped_reducescatter", "handle_average_backwards_compatibility", "join",
+           "local_rank_op", "local_size_op", "process_set_included_op", "rank_op", "reducescatter",
+           "refs_to_vars", "size_op", "split_list", "vars_to_refs"]
