@@ -1,6 +1,7 @@
 #include "lib/ops/tf_part.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "lib/ops/tf_status.h"
 
@@ -61,10 +62,12 @@ static bool part_allocate(struct tf_part *part, uint64_t rows, TF_Status *s)
 {
 	int64_t dims[TF_DIMS_MAX];
 	int n = part_dims(part->in, (int64_t)rows, dims);
+	size_t bytes = part_element_bytes(part);
 
-	part->out =
-		TF_AllocateOutput(part->ctx, part->i, TF_TensorType(part->in), dims, n,
-				  rows * part->row * part_element_bytes(part), s);
+	for (int i = 0; i < n; i++)
+		bytes *= (size_t)dims[i];
+	part->out = TF_AllocateOutput(part->ctx, part->i, TF_TensorType(part->in), dims,
+				      n, bytes, s);
 	return part->out != NULL;
 }
 
@@ -182,12 +185,20 @@ static bool part_has_rows(const struct tf_part *part, const struct tf_kernel *k)
 			       k->label);
 		return false;
 	}
-	if (kind != BERTH_REDUCESCATTER && part->row == 0) {
-		tf_status_fail(part->ctx, TF_INVALID_ARGUMENT,
-			       "%s: rows without elements are not supported", k->label);
-		return false;
-	}
 	return true;
+}
+
+/* Of the ROWS rows of a tensor that comes and goes by rows. */
+static void part_stand_in(struct tf_part *part, uint64_t rows, struct berth_desc *d,
+			  TF_Status *s)
+{
+	if (part->row > 0)
+		return;
+	part->stand_in = calloc(rows + 1, 1);
+	if (!part->stand_in)
+		TF_SetStatus(s, TF_RESOURCE_EXHAUSTED, "out of memory");
+	part->row = 1;
+	d->type = BERTH_U8;
 }
 
 /* A kind needs more than its input.  False: the op has failed, or S says why. */
@@ -229,10 +240,12 @@ static bool part_fill(struct tf_part *part, const struct tf_kernel *k,
 		break;
 	case BERTH_ALLGATHER:
 		part->received = numbers;
+		part_stand_in(part, rows, d, s);
 		break;
 	case BERTH_ALLTOALL:
 		part->received = numbers;
 		part->counts = numbers + group->ranks;
+		part_stand_in(part, rows, d, s);
 		if (!part_split(part, splits, group->ranks))
 			return false;
 		d->in_counts = part->counts;
@@ -270,8 +283,9 @@ bool tf_part_begin(struct tf_part *part, const struct tf_kernel *k,
 	}
 	TF_DeleteStatus(s);
 	d->shape = part_shape(part->in, part->received != NULL, shape, shape_bytes);
-	d->in = TF_TensorData(part->in);
-	d->count = (uint64_t)TF_TensorElementCount(part->in);
+	d->in = part->stand_in ? part->stand_in : TF_TensorData(part->in);
+	d->count = part->stand_in ? (uint64_t)TF_Dim(part->in, 0)
+				  : (uint64_t)TF_TensorElementCount(part->in);
 	if (kind == BERTH_ALLTOALL) {
 		d->count = 0;
 		for (int r = 0; r < group->ranks; r++)
@@ -281,9 +295,9 @@ bool tf_part_begin(struct tf_part *part, const struct tf_kernel *k,
 		d->out = TF_TensorData(part->out);
 	if (part->received) {
 		d->received = part->received;
-		d->alloc = part_alloc;
+		d->made = part->stand_in ? &part->made : NULL;
+		d->alloc = part->stand_in ? NULL : part_alloc;
 		d->alloc_ctx = part;
-		d->made = &part->made;
 	}
 	if (k->op->of & TF_OF_REDUCTION && k->prescale != 1)
 		d->prescale = &k->prescale;
@@ -296,10 +310,13 @@ bool tf_part_end(struct tf_part *part, int kind, int ranks)
 {
 	TF_Status *s = TF_NewStatus();
 	int64_t n = ranks;
+	uint64_t rows = 0;
 	TF_Tensor *received;
 
-	if (part->received && !part->out)
-		part_allocate(part, 0, s); /* nothing came */
+	for (int r = 0; part->received && r < ranks; r++)
+		rows += part->received[r] / part->row;
+	if (part->received && !part->out) /* no element came */
+		part_allocate(part, rows, s);
 	if (kind == BERTH_ALLTOALL && TF_GetCode(s) == TF_OK) {
 		received = TF_AllocateOutput(part->ctx, 1, TF_INT32, &n, 1,
 					     (size_t)n * sizeof(int32_t), s);
@@ -318,4 +335,6 @@ void tf_part_drop(struct tf_part *part)
 		TF_DeleteTensor(part->in);
 	if (part->out)
 		TF_DeleteTensor(part->out);
+	berth_free(part->made);
+	free(part->stand_in);
 }

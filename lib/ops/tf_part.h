@@ -15,10 +15,13 @@ struct tf_part {
 	TF_OpKernelContext *ctx;
 	int i; /* of the input and of the output */
 	TF_Tensor *in, *out;
-	uint64_t row;       /* elements in a row of IN */
+	uint64_t row;       /* elements in a row of IN; or 1, of STAND_IN */
 	uint64_t *counts;   /* elements for each rank, or NULL */
 	uint64_t *received; /* elements from each rank, or NULL */
 	void *made;
+	/* Rows without elements: a byte goes for each, so that ranks learn how many come.
+	 * NULL if they have elements. */
+	void *stand_in;
 };
 
 /* How many numbers a part of KIND keeps for each rank. */

@@ -65,7 +65,7 @@ def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Ar
     arguments.process_set.usable()
 
     def call(*values: np.ndarray) -> List[np.ndarray]:
-        values = tuple(map(np.asarray, values))
+        values = tuple(map(np.asarray, values))  # a number, for one of no dimensions
         names = [None] * len(values) if is_eager else operations.names_of(name, len(values))
         works = _works(kind, values, names, arguments)
         if is_eager and len(works) == 1:
@@ -77,11 +77,12 @@ def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Ar
 
     @tf.custom_gradient  # type: ignore[misc]
     def differentiable(*tensors: tf.Tensor) -> object:
-        made = tf.numpy_function(call, tensors, [t.dtype for t in outputs],
-                                 name=None if name is None else normalized(name))
-        made = made if isinstance(made, (list, tuple)) else [made]  # in eager mode of one output
-        for i, each in enumerate(made):
-            if not is_eager:
+        if is_eager:
+            made = [tf.convert_to_tensor(a) for a in call(*(t.numpy() for t in tensors))]
+        else:
+            made = tf.numpy_function(call, tensors, [t.dtype for t in outputs],
+                                     name=None if name is None else normalized(name))
+            for i, each in enumerate(made):
                 each.set_shape(_sizes(kind, i, tensors[i]))
 
         def grad(*upstream: tf.Tensor) -> object:

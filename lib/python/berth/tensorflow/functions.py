@@ -24,7 +24,7 @@ def broadcast_variables(variables: Sequence[tf.Variable], root_rank: int,
 
     >>> v = tf.Variable(3.0)
     >>> hvd.broadcast_variables([v], root_rank=0)
-    >>> v.numpy()
+    >>> float(v)
     3.0
     """
     assigned = mpi_ops.broadcast_(variables, root_rank, process_set=process_set)

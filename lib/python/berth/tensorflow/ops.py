@@ -114,8 +114,8 @@ def _attributes(kind: str, arguments: Arguments) -> dict[str, int]:
     return attributes
 
 
-def run(kind: str, inputs: Sequence[object], name: str | None, arguments: Arguments) -> Any:
-    """What the op KIND gives for INPUTS: a tensor, or several."""
+def run(kind: str, inputs: Sequence[object], name: str | None, arguments: Arguments) -> tf.Tensor:
+    """The output of the op KIND for INPUTS, or its outputs."""
     if _module is None:
         from . import fallback
         return fallback.run(kind, inputs, name, arguments)

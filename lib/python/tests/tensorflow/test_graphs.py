@@ -1,4 +1,4 @@
-"""What TensorFlow makes of the ops in graphs, and what comes of mistakes; by runner with any number of ranks."""
+"""What TensorFlow makes of the ops in graphs, and what comes of mistakes; run by runner, with any ranks."""
 import ctypes
 
 import numpy as np
