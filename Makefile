@@ -319,6 +319,7 @@ venv-jax: build/venv-jax/installed
 build/venv-jax/installed: tests/jax.txt
 	@tests/deps demo
 	@tests/venv.sh build/venv-jax $<
+
 # TensorFlow for cli/tensorflow: 1.5 GB.
 venv-tf: build/venv-tf/installed
 build/venv-tf/installed: tests/tensorflow.txt
