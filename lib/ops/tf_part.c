@@ -188,7 +188,7 @@ static bool part_has_rows(const struct tf_part *part, const struct tf_kernel *k)
 	return true;
 }
 
-/* Of the ROWS rows of a tensor that comes and goes by rows. */
+/* ROWS rows come and go.  If they have no elements, a byte goes for each. */
 static void part_stand_in(struct tf_part *part, uint64_t rows, struct berth_desc *d,
 			  TF_Status *s)
 {

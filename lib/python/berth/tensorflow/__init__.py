@@ -19,14 +19,16 @@ same by tf.numpy_function, slower; a line says so.  Its names, by subject:
 from .. import *  # noqa: F401,F403
 from .. import __all__ as _common
 from .. import __version__  # noqa: F401
+from ..operations import check_num_rank_power_of_2, split_list
 from .compression import Compression
-from .functions import (BroadcastGlobalVariablesHook, allgather_object, broadcast_global_variables,
-                        broadcast_object, broadcast_object_fn, broadcast_variables)
+from .functions import (BroadcastGlobalVariablesHook, allgather_object,  # type: ignore[assignment]
+                        broadcast_global_variables, broadcast_object, broadcast_object_fn,
+                        broadcast_variables)
 from .mpi_ops import (allgather, allreduce, alltoall, broadcast, broadcast_, grouped_allgather,
                       grouped_allreduce, grouped_reducescatter, join, local_rank_op, local_size_op,
                       process_set_included_op, rank_op, reducescatter, size_op)
-from .util import (_executing_eagerly, check_num_rank_power_of_2, gpu_available,  # noqa: F401
-                   handle_average_backwards_compatibility, refs_to_vars, split_list, vars_to_refs)
+from .util import (_executing_eagerly, gpu_available, handle_average_backwards_compatibility,  # noqa: F401
+                   refs_to_vars, vars_to_refs)
 
 __all__ = [*_common, "BroadcastGlobalVariablesHook", "Compression", "allgather", "allreduce", "alltoall",
            "broadcast", "broadcast_", "broadcast_global_variables", "broadcast_object_fn",

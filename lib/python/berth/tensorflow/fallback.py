@@ -66,13 +66,13 @@ def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Ar
 
     def call(*values: np.ndarray) -> List[np.ndarray]:
         values = tuple(map(np.asarray, values))  # a number, for one of no dimensions
-        names = [None] * len(values) if is_eager else operations.names_of(name, len(values))
+        names: List[str | None] = [None] * len(values) if is_eager else operations.names_of(name, len(values))
         works = _works(kind, values, names, arguments)
         if is_eager and len(works) == 1:
             result = operations.run(works[0])
         else:
             result = synchronize(operations.begin_group(works, arguments.process_set))
-            result = result if is_group else result[0]  # type: ignore[index]
+            result = result if is_group else result[0]
         return result if isinstance(result, list) else [result]
 
     @tf.custom_gradient  # type: ignore[misc]

@@ -6,7 +6,7 @@ from typing import Callable, Sequence
 
 import tensorflow as tf
 
-from ..operations import check_num_rank_power_of_2, reduction, split_list  # noqa: F401
+from ..operations import reduction
 
 _executing_eagerly: Callable[[], bool] = tf.executing_eagerly  # Horovod's tests take it from here
 
@@ -31,7 +31,7 @@ def vars_to_refs(vars: Sequence[tf.Variable] | tf.Variable) -> object:
     """
     if isinstance(vars, (list, tuple)):
         return type(vars)(vars_to_refs(v) for v in vars)
-    return vars.ref()
+    return vars.ref()  # type: ignore[union-attr]
 
 
 def refs_to_vars(refs: Sequence[object] | object) -> object:
