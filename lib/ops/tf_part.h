@@ -19,8 +19,8 @@ struct tf_part {
 	uint64_t *counts;   /* elements for each rank, or NULL */
 	uint64_t *received; /* elements from each rank, or NULL */
 	void *made;
-	/* Rows without elements: a byte goes for each, so that ranks learn how many come.
-	 * NULL if they have elements. */
+	/* Rows without elements: a byte goes for each, so that ranks learn how many
+	 * come.  NULL if they have elements. */
 	void *stand_in;
 };
 
