@@ -604,7 +604,7 @@ bool comm_device_ends(struct comm *c)
 	 * started */
 	if (hopeless || (now - d->leaves_ns > PATIENCE_NS &&
 			 (atomic_load(&c->broken) || !works_are_promised(d))))
-		works_end(d);
+		atomic_store(&d->stopped, true);
 	return !atomic_load(&d->works);
 }
 

@@ -226,6 +226,12 @@ does() { # [OPTION VALUE]... CASE
 	does -np 3 shut-down
 }
 
+# bats test_tags=all
+@test "a rank that leaves two sets gives up what runs for both" {
+	does -np 2 leave-two
+	does -np 3 -hosts 3 leave-two
+}
+
 @test "a rank leaves its world with operations in flight" {
 	does -np 2 part
 	does -np 3 part

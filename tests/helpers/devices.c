@@ -773,6 +773,46 @@ static void leave_waiting(void)
 	begin_library();
 }
 
+/* Rank 0 leaves with a work in each of two sets, the second one behind the first one on
+ * its device.  It waits for neither before it has given up the other, whichever comes
+ * first: rank 1 comes much later. */
+static int leave_two(void)
+{
+	berth_request *r[2];
+	berth_set *set;
+
+	for (int first = 0; first < 2; first++) {
+		struct berth_desc d = allreduce(standin_alloc(BYTES));
+		uint64_t begun_ns;
+
+		CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+		for (int i = 0; i < 2; i++) {
+			d.set = i ? set : NULL;
+			CHECK(!berth_run(&d, -1, NULL), "the first");
+		}
+		cuStreamSynchronize(stream);
+		if (rank)
+			pause_stream(slow_s(4000));
+		for (int i = 0; i < 2; i++) {
+			d.set = i == first ? set : NULL;
+			CHECK(!berth_submit(&d, 1, &r[i]), "submit");
+			CHECK(berth_wait(r[i], 100) == BERTH_BUSY, "it waits");
+		}
+		begun_ns = clock_ns();
+		if (rank == 0)
+			berth_shutdown();
+		CHECK(clock_ns() - begun_ns < slow_s(3) * 1000000000ull, "it waited");
+		for (int i = 0; i < 2; i++)
+			CHECK(berth_wait(r[i], -1) != BERTH_BUSY, "wait");
+		cuStreamSynchronize(stream);
+		if (rank)
+			berth_shutdown();
+		meet_others();
+		begin_library();
+	}
+	return 0;
+}
+
 static int part(void)
 {
 	leave_begun();
@@ -852,6 +892,7 @@ static const struct {
 	{ "leave", leave_set, false },
 	{ "shut-down", shut_down, false },
 	{ "part", part, false },
+	{ "leave-two", leave_two, false },
 	{ "waits", waits, false },
 	{ "cycles", cycles, false },
 };
