@@ -15,7 +15,8 @@ enum {
 	LARGE = 3 << 18, /* floats: too many for a bucket */
 	LARGE_STEPS = 10,
 	WARM_UP = 2 * LARGE_STEPS,
-	CROWD = 20, /* more works than a step has */
+	CROWD = 20, /* works: more than a step has */
+	CROWD_MORE = 3,
 	SETTLE_MS = 10000
 };
 
@@ -166,32 +167,34 @@ static void run_until(void *arg)
 		usleep(100);
 }
 
-/* Works on the device at a time, the same number in each cycle: pools become as large
- * as they ever are.  (By the host each of them would wait for the stream.) */
-static void crowd(const struct training *t)
+/* N works are on the device at a time.  (By the host each of them would wait for the
+ * stream.) */
+static void crowd(const struct training *t, int n)
 {
 	_Atomic bool goes_on = false, *at = &goes_on;
 	const struct berth_desc d = allreduce(t->other);
 
 	standin_enqueue(stream, run_until, &at, sizeof at);
-	for (int i = 0; i < CROWD; i++)
+	for (int i = 0; i < n; i++)
 		CHECK(!berth_run(&d, -1, NULL), "one of many");
 	atomic_store(&goes_on, true);
 	cuStreamSynchronize(stream);
 }
 
-/* NCCL can't: it goes by the host. */
+/* NCCL can't: it goes by the host.  Nothing is under way after it. */
 static void go_by_host(const struct training *t)
 {
 	struct berth_desc d = allreduce(t->out);
 
 	d.type = BERTH_U32;
 	d.op = BERTH_BXOR;
+	d.stream = BERTH_HOST_STREAM;
 	CHECK(!berth_run(&d, -1, NULL), "by the host");
-	cuStreamSynchronize(stream);
 }
 
-static void one_cycle(float *here, int i)
+/* In a cycle that is a WARM_UP pools become larger than they have to be later: a thread
+ * may be late to give back the marks of what is over. */
+static void one_cycle(float *here, int i, bool warm_up)
 {
 	struct training t;
 
@@ -199,7 +202,7 @@ static void one_cycle(float *here, int i)
 	begin_training(&t);
 	train(&t, here, i);
 	go_by_host(&t);
-	crowd(&t);
+	crowd(&t, warm_up ? CROWD + CROWD_MORE : CROWD);
 	end_training(&t);
 	if (i % 2) /* else it ends with its world */
 		CHECK(!berth_set_remove(t.set), "remove");
@@ -251,7 +254,7 @@ static int cycles(void)
 	for (int i = 0; i < times; i++) {
 		if (i == warm_up)
 			take_stock(&before, threads);
-		one_cycle(here, i);
+		one_cycle(here, i, i < warm_up);
 	}
 	take_stock(&after, threads);
 	CHECK(!after.held[STANDIN_COMMS], "communicators");
