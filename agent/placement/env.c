@@ -70,13 +70,15 @@ static enum give env_coordinator_address(struct str *s, const struct env_rank *r
 {
 	struct str own = { 0 };
 	const char *addr, *port;
+	enum give give;
 
 	str_addf(&own, "%u", r->master_port);
 	addr = env_given(r, "MASTER_ADDR", r->master_addr);
 	port = env_given(r, "MASTER_PORT", r->master_port ? str_text(&own) : "");
+	give = *addr && *port ? SET : SKIP;
 	str_addf(s, strchr(addr, ':') ? "[%s]:%s" : "%s:%s", addr, port);
 	str_free(&own);
-	return *addr && *port ? SET : SKIP;
+	return give;
 }
 
 void env_add_tf_config(struct str *s, const struct env_tf *tf)
