@@ -378,7 +378,7 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 		else
 			engine_help(r->set, r);
 	}
-	if (timeout_ms && r->ndevice)
+	if (timeout_ms && r->ndevice && !request_is_done(r))
 		engine_wait_for_device(r, until_ns);
 	while (!request_is_done(r)) {
 		uint64_t now = until_ns ? clock_ns() : 0;
