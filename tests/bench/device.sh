@@ -7,8 +7,9 @@
 #   start    that begin(), and the begun() that finds the launch done
 #   end      from the test that finds the work done until the caller has it
 #   all      the median of their sum; tenth: its tenth percentile
-# A row says whether its median meets the limit; none fails the bench.  Where other programs use the
-# cores, the median of 2 ranks is mostly theirs.
+# Rank 0 has the last call, unless a row says otherwise.  A row says whether its median meets the
+# limit; none fails the bench.  Where other programs use the cores, the medians of 2 ranks are mostly
+# theirs.
 set -eu
 . "$(dirname "$0")/common.bash"
 cd "$ROOT"
