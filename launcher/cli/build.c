@@ -30,7 +30,9 @@ void build_print(struct str *out)
 	const char *file = getenv("BERTH_NCCL");
 	void *nccl = nccl_open_found(file && *file ? file : NULL);
 	const struct line frameworks[] = {
-		{ "TensorFlow", has && package_has(&p, "berth/tensorflow") },
+		/* berth.tensorflow has no optimizers yet, so no horovod.tensorflow */
+		{ "TensorFlow",
+		  has && package_has(&p, "as_horovod/horovod/tensorflow") },
 		{ "PyTorch", has && package_has(&p, "berth/torch") },
 		{ "MXNet", false },
 	};
