@@ -155,7 +155,8 @@ static inline bool request_is_on_device(const struct berth_request *r)
 	return r->ndevice || r->nbounced;
 }
 
-/* Marks of R's operations.  *BEFORE, or NULL: the last that the same call has marked. */
+/* Marks of R's operations.  *BEFORE, or NULL: the last that the same call has
+ * marked. */
 berth_result request_mark(struct berth_request *r, const struct op **before,
 			  const char **why);
 /* Marks of R's collectives that did not begin are forgotten. */

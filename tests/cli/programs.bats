@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 46
+# takes_s: 40
 # more: 390 programs in place of 90
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Random programs of libberth: tests/helpers/programs.c says what they are.  SEED (random, printed)
