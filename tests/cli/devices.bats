@@ -46,7 +46,7 @@ does() { # [OPTION VALUE]... CASE
 	does -np 2 messages
 	does -np 4 -hosts 2 messages
 	does -np 2 -hosts 2 messages-late
-	STANDIN_MISTAKE=done run -1 timeout -k 5 60 "$DEVICES" -np 2 messages
+	STANDIN_MISTAKE="done" run -1 timeout -k 5 60 "$DEVICES" -np 2 messages
 	BERTH_DEVICE=nccl-only does -np 2 messages-refused
 }
 

@@ -51,6 +51,7 @@ def adopt(address: int, rows: int, array: Array[np.ndarray], let_go: Callable[[i
     if not rows:
         let_go(address)
         return np.empty(sizes, dtype)
-    buffer = (ctypes.c_char * (math.prod(sizes) * dtype.itemsize)).from_address(address)
+    buffer = (ctypes.c_char * (math.prod(sizes) * array[0].itemsize)).from_address(address)
     weakref.finalize(buffer, let_go, address).atexit = False
-    return np.frombuffer(buffer, dtype=dtype).reshape(sizes)
+    made: np.ndarray = np.frombuffer(buffer, dtype=dtype).reshape(sizes)
+    return made
