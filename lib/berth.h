@@ -309,14 +309,13 @@ int berth_set_member(const berth_set *set, int i);
  *                                     of which two ranks share a GPU, unless
  *                                     NCCL_HOSTID tells them apart, or have different
  *                                     NCCLs, or one has none, or that can't join them;
- *                                     an operation of which other ranks have their
- *                                     arrays in the host's memory; messages
+ *                                     messages
  *   BERTH_UNSUPPORTED                 MADE; counts of one's own in place; a stream that
  *                                     captures a CUDA graph; a rank without a driver of
  *                                     CUDA 11.4 or later
  * Through the host's memory the result is that of host memory, and a blocking call
- * waits until it is there, and its copy to OUT is on the stream; of messages, and where
- * other ranks have host memory, until the copy is done.  A message needs page-locked
+ * waits until it is there, and its copy to OUT is on the stream; of messages, until the
+ * copy is done.  A message needs page-locked
  * memory of its size, which the library keeps for others.  A send and a receive may
  * have different memories.  One rank then says
  * why NCCL is not used (berth_config's log).  BERTH_DEVICE=host in the environment

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 40
-# more: 390 programs in place of 90
+# more: 350 programs in place of 80
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
 # Random programs of libberth: tests/helpers/programs.c says what they are.  SEED (random, printed)
 # decides all of them; a failure says its program, and `programs ... SEED 1 PROGRAM` does it alone.
@@ -60,12 +60,6 @@ checked() { # COUNT FIRST COMMAND...
 	checked 20 77001 "$PROGRAMS" -np 3 -devices 2
 	checked 10 78000 "$PROGRAMS" -np 4 -hosts 2 -devices 2
 	checked 10 79001 "$PROGRAMS" -np 5 -hosts 3 -devices 2
-}
-
-@test "some of it in that memory on some ranks only: 40 programs" {
-	checked 15 80000 "$PROGRAMS" -np 2 -devices 3
-	checked 15 81001 "$PROGRAMS" -np 3 -devices 3
-	checked 10 82000 "$PROGRAMS" -np 4 -hosts 2 -devices 3
 }
 
 @test "a mistake of the back end of a device is seen in random programs" {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # programs.sh [N]: N random programs of libberth (10000), which tests/helpers/programs.c decides by
-# SEED, over 2 to 9 ranks: half of them on this host, half as if on 2 to 4 hosts; three quarters
+# SEED, over 2 to 9 ranks: half of them on this host, half as if on 2 to 4 hosts; two thirds
 # with arrays in the memory of stand-in devices.  A failure is printed with the command that does
 # its program alone.
 set -u
@@ -18,7 +18,7 @@ while [ "$did" -lt "$total" ]; do
 	read -r -a shape <<< "${shapes[$((did / each % ${#shapes[@]}))]}"
 	# An odd first number: ranks of one host follow each other.
 	first=$((did + did / each / ${#shapes[@]} % 2))
-	command=("$programs" "${shape[@]}" -devices $(((did / each + did / each / ${#shapes[@]}) % 4)) "$seed" "$each" "$first")
+	command=("$programs" "${shape[@]}" -devices $(((did / each + did / each / ${#shapes[@]}) % 3)) "$seed" "$each" "$first")
 	if ! timeout -k 5 300 "${command[@]}" > "$BUILD/soak-programs" 2>&1; then
 		failed=$((failed + 1))
 		echo "FAILED: ${command[*]}"

@@ -52,8 +52,8 @@ struct operation {
 };
 
 /* Some arrays are in the memory of a stand-in device, and go by NCCL where it can, or
- * all by the host.  MIXED: by NCCL, but of some operations they are there on some ranks
- * only. */
+ * all by the host.  MIXED: by the host, and of some operations they are there on some
+ * ranks only. */
 enum { NO_DEVICES, BY_NCCL, BY_HOST, MIXED };
 static int with_devices;
 static unsigned long checks;
@@ -185,7 +185,7 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		o->is_device = (1 + choose(o->id, 8, (1u << o->group->n) - 2)) >>
 				       o->group->me &
 			       1;
-	o->by_nccl = with_devices && with_devices != BY_HOST && !mixed &&
+	o->by_nccl = with_devices == BY_NCCL &&
 		     (!reduces(o->kind) ||
 		      (has_nccl_type(o->type) && o->op < BERTH_BAND &&
 		       (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));
