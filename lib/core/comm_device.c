@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "lib/backend/devices.h"
-#include "lib/backend/host_stage.h"
 #include "lib/base/apart.h"
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
@@ -467,56 +466,6 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 	} else {
 		c->work = w;
 	}
-	return rc;
-}
-
-/* ---- arrays in different memories ---- */
-
-static void device_say_mixed(const struct comm *c)
-{
-	static _Atomic bool said;
-	const unsigned first = c->members->rank[0];
-
-	if (c->members->me || atomic_exchange(&said, true))
-		return;
-	log_say(BERTH_LOG_WARNING,
-		"arrays in GPU memory go through the host's memory, in the set of "
-		"rank %u on '%s': other ranks have theirs in the host's memory",
-		first, boot_host_name(&c->world->who, first));
-}
-
-berth_result comm_device_run_mixed(struct comm *c, const struct op *op,
-				   uint64_t deadline_ns)
-{
-	struct comm_device d = { .back = &host_stage };
-	struct coll coll = op->coll;
-	struct work w;
-	void *ready[] = { op_is_device(op) ? op->mark : NULL };
-	berth_result rc;
-
-	if (op_is_device(op)) {
-		d.back = device_of(op->memory);
-		d.device = op->device;
-	}
-	rc = device_open_staged(c, &d, deadline_ns);
-	if (!rc && !d.staged) {
-		c->reason = "a rank has no memory for copies between its device and "
-			    "the host";
-		rc = BERTH_UNSUPPORTED;
-	}
-	if (rc)
-		return rc;
-	device_say_mixed(c);
-	memset(&w, 0, sizeof w);
-	w.comm = c;
-	w.op = op;
-	w.coll = &coll;
-	w.device = (struct device_work){
-		.coll = &coll, .n = 1, .ready = ready, .nready = ready[0] != NULL
-	};
-	comm_device_limit(&w, op);
-	rc = staged_run_through(c, d.staged, &w, op_sign_anywhere(op, c->members->n));
-	staged_close(d.staged);
 	return rc;
 }
 

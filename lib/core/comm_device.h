@@ -28,10 +28,6 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 /* OP as COLL says, as c->work, which is the caller's. */
 berth_result comm_device_run(struct comm *c, const struct op *op,
 			     const struct coll *coll, uint64_t deadline_ns);
-/* OP, which all ranks call for, with its arrays in the memory of a device on some and
- * in that of the host on others.  It is done when this returns. */
-berth_result comm_device_run_mixed(struct comm *c, const struct op *op,
-				   uint64_t deadline_ns);
 /* Before OP begins, in the thread that calls for it: what it has to await.  BEFORE, or
  * NULL, is an operation that was marked in the same call: on one stream the two have
  * one mark.  After an error *WHY is the reason, in words. */

@@ -209,14 +209,6 @@ static uint32_t op_sign(const struct op *op, unsigned n)
 	return (uint32_t)(h >> 32);
 }
 
-uint32_t op_sign_anywhere(const struct op *op, unsigned n)
-{
-	struct op here = *op;
-
-	here.memory = BERTH_HOST;
-	return op_sign(&here, n);
-}
-
 static const char *take_root(struct op *op, const struct berth_desc *d, unsigned n)
 {
 	const bool any = d->kind == BERTH_RECV && d->root == BERTH_ANY;

@@ -50,9 +50,6 @@ static inline bool op_is_message(const struct op *op)
 	return op->coll.kind >= BERTH_SEND;
 }
 
-/* OP's signature in a set of N, as if its arrays were in the host's memory. */
-uint32_t op_sign_anywhere(const struct op *op, unsigned n);
-
 /* More than any count, where they are too many to be added. */
 uint64_t op_total(const uint64_t *counts, unsigned n);
 

@@ -6,7 +6,6 @@
 
 #include "lib/base/sleep.h"
 #include "lib/core/comm.h"
-#include "lib/core/comm_device.h"
 #include "lib/core/queue.h"
 #include "lib/core/request.h"
 #include "lib/core/rest.h"
@@ -185,164 +184,84 @@ enum progress round_failed(struct berth_set *s, berth_result rc)
 
 /* ---- different operations ---- */
 
-/* A rank says of an operation its signature, as if it were on the host, and where its
- * arrays are. */
-enum { SIGNATURE = 8, SAID = SIGNATURE + 1 };
-enum { ON_HOST = 'h', ON_DEVICE = 'd', DIFFER = '-' };
-/* Not yet: beside other sets, ranks were seen to wait for each other (random programs
- * with -devices 3). */
-enum { MIXED_MEMORIES = false };
-
-/* How ranks have called for a request in different ways. */
-struct difference {
-	size_t which; /* of its operations: the first that differs */
-	bool mixed;   /* all are the same but for the memory of their arrays */
-	char memory[BACKEND_TEXT_BYTES / SAID]; /* of each; DIFFER: on the ranks */
-};
-
-/* TEXT becomes what this rank says of R.  Returns its length.  The signature tells what
- * has to be the same, and so also the memory where it may not differ. */
-static size_t round_say(const struct berth_set *s, const struct berth_request *r,
-			char text[BACKEND_TEXT_BYTES])
-{
-	size_t at = 0;
-
-	for (size_t k = 0; k < r->n && at + SAID < BACKEND_TEXT_BYTES; k++) {
-		const struct op *op = &r->op[k];
-		const bool may_differ = MIXED_MEMORIES && !op->own_counts;
-		const uint32_t signature = may_differ
-						   ? op_sign_anywhere(op, s->members.n)
-						   : op->coll.signature;
-
-		at += (size_t)snprintf(text + at, BACKEND_TEXT_BYTES - at, "%08x%c",
-				       signature,
-				       op_is_device(op) ? ON_DEVICE : ON_HOST);
-	}
-	return at;
-}
-
-/* FOUND so far, of the rank that said FIRST and others, goes on with what another rank
- * SAID. */
-static void round_compare_said(struct difference *found, const char *first,
-			       const char *said)
-{
-	size_t k = 0;
-
-	while (first[k] && (first[k] == said[k] || k % SAID == SIGNATURE)) {
-		if (first[k] != said[k])
-			found->memory[k / SAID] = DIFFER;
-		k++;
-	}
-	if (first[k] || said[k])
-		found->mixed = false;
-	if (k / SAID < found->which)
-		found->which = k / SAID;
-}
-
-/* R may be NULL. */
+/* Finds the operation of R that ranks have called for in different ways.  R may be
+ * NULL. */
 static berth_result round_find_different(struct berth_set *s,
-					 const struct berth_request *r,
-					 struct difference *found)
+					 const struct berth_request *r, size_t *which)
 {
+	enum { DIGITS = 8 };
 	struct comm *c = &s->comm;
 	char text[BACKEND_TEXT_BYTES] = RUN_JOINED;
 	const char **said, *first = NULL;
-	const size_t bytes = r ? round_say(s, r, text) : 0;
+	size_t at = 0, same = sizeof text;
 	berth_result rc;
 
-	found->which = r ? r->n : 0;
-	found->mixed = MIXED_MEMORIES && r && bytes == r->n * SAID;
-	for (size_t k = 0; k < bytes / SAID; k++)
-		found->memory[k] = text[k * SAID + SIGNATURE];
+	for (size_t k = 0; r && k < r->n && at + DIGITS < sizeof text; k++)
+		at += (size_t)snprintf(text + at, sizeof text - at, "%08x",
+				       r->op[k].coll.signature);
 	rc = comm_explain(c, text, &said);
 	for (unsigned i = 0; !rc && i < c->members->n; i++) {
-		if (run_has_joined(said[i])) {
-			found->mixed = false;
+		size_t k = 0;
+
+		if (run_has_joined(said[i]))
 			continue;
-		}
 		first = first ? first : said[i];
-		round_compare_said(found, first, said[i]);
+		while (first[k] && first[k] == said[i][k])
+			k++;
+		same = first != said[i] && k < same ? k : same;
 	}
-	for (size_t k = 0; r && found->which == r->n && k < bytes / SAID; k++)
-		if (found->memory[k] == DIFFER)
-			found->which = k;
-	if (r && found->which == r->n)
-		found->which--;
+	*which = same / DIGITS;
+	if (r && *which >= r->n)
+		*which = r->n - 1;
 	return rc;
 }
 
-static berth_result round_do_mixed(struct berth_set *s, struct berth_request *r,
-				   const struct difference *found, struct failure *why)
-{
-	berth_result rc = BERTH_OK;
-
-	s->beginning = r->ndevice ? r : NULL;
-	for (size_t k = 0; !rc && k < r->n; k++)
-		rc = found->memory[k] == DIFFER
-			     ? comm_device_run_mixed(&s->comm, &r->op[k],
-						     r->deadline_ns)
-			     : run_alone(s, &r->op[k], r->deadline_ns, why);
-	s->beginning = NULL;
-	trace_count(&s->count.operations, rc ? 0 : r->n);
-	if (rc == BERTH_UNSUPPORTED)
-		comm_failed(&s->comm, rc, r->op, why);
-	why->rc = rc;
-	return rc == BERTH_UNSUPPORTED || rc == BERTH_MISMATCH ? BERTH_OK : rc;
-}
-
-/* WHICH of R's operations is the first of which ranks have said different things. */
-static berth_result round_say_difference(struct berth_set *s,
-					 const struct berth_request *r, size_t which,
-					 struct failure *why)
+/* One that ranks have called for in different ways: all of them hear how. */
+static berth_result round_tell_difference(struct berth_set *s, struct berth_request *r)
 {
 	struct comm *c = &s->comm;
 	char code[OP_CODE_BYTES] = RUN_JOINED;
+	struct failure why = { .rc = BERTH_MISMATCH };
 	const char **said;
-	berth_result rc;
+	size_t which;
+	berth_result rc = round_find_different(s, r, &which);
 
-	if (r)
+	if (!rc && r)
 		op_encode(code, &r->op[which]);
-	rc = comm_explain(c, code, &said);
+	if (!rc)
+		rc = comm_explain(c, code, &said);
 	if (rc || !r)
 		return rc;
-	why->rc = BERTH_MISMATCH;
-	run_say_sides(c, &r->op[which], said, why);
-	snprintf(why->tensor, sizeof why->tensor, "%s",
+	run_say_sides(c, &r->op[which], said, &why);
+	snprintf(why.tensor, sizeof why.tensor, "%s",
 		 r->op[which].name ? r->op[which].name : "");
 	trace_count(&s->count.errors, 1);
+	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
 	return BERTH_OK;
-}
-
-/* Ranks have called for R in different ways: *WHY is what it comes to, on all ranks. */
-static berth_result round_settle(struct berth_set *s, struct berth_request *r,
-				 struct failure *why)
-{
-	struct difference found;
-	const berth_result rc = round_find_different(s, r, &found);
-
-	memset(why, 0, sizeof *why);
-	if (rc)
-		return rc;
-	return r && found.mixed ? round_do_mixed(s, r, &found, why)
-				: round_say_difference(s, r, found.which, why);
 }
 
 static enum progress round_all_have_blocked(struct berth_set *s,
 					    struct berth_request *r)
 {
-	struct failure why;
+	struct failure why = { .rc = BERTH_MISMATCH };
+	char code[OP_CODE_BYTES];
+	const char **said;
 	berth_result rc;
 
 	round_begin_turn(s, 1);
-	rc = round_settle(s, r, &why);
+	op_encode(code, r->op);
+	rc = comm_explain(&s->comm, code, &said);
 	if (rc)
 		return round_failed(s, rc);
 	round_end_turn(s, BERTH_OK);
+	run_say_sides(&s->comm, r->op, said, &why);
+	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
+	trace_count(&s->count.errors, 1);
 	pthread_mutex_lock(&s->queue); /* as if it had not been submitted */
 	s->unnamed -= r->unit.number && r->unit.number == s->unnamed;
 	schedule_event(&s->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&s->queue);
-	queue_complete(s, &r, 1, why.rc, &why);
+	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
 	return PROGRESS_DID;
 }
 
@@ -698,7 +617,6 @@ static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned l
 				  struct found *found)
 {
 	struct head *list = round_list_of(s, most, leader);
-	struct failure why;
 	berth_result rc = BERTH_OK;
 
 	for (uint64_t i = 0; !rc && i < list->n; i++) {
@@ -712,9 +630,7 @@ static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned l
 			if (r)
 				rc = round_lacks(s, r, &common);
 		} else if (!common.same) {
-			rc = round_settle(s, r, &why);
-			if (!rc && r)
-				queue_complete(s, &r, 1, why.rc, &why);
+			rc = round_tell_difference(s, r);
 		} else if (common.joined) {
 			found->did = true;
 			rc = round_do_with_joined(s, r);

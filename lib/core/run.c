@@ -638,15 +638,6 @@ static berth_result run_each(struct berth_set *s, struct berth_request *r,
 	return rc;
 }
 
-berth_result run_alone(struct berth_set *s, struct op *op, uint64_t deadline_ns,
-		       struct failure *why)
-{
-	const berth_result rc = run_one(s, op, op->coll.signature, deadline_ns, why);
-
-	run_let_go(&s->comm, op);
-	return rc;
-}
-
 static uint64_t run_earliest(struct berth_request **r, size_t n)
 {
 	uint64_t at = 0;

@@ -35,9 +35,6 @@ berth_result run_without_data(struct comm *c, const char **said, uint64_t deadli
  * cannot go on beside ranks that have joined. */
 berth_result run_refuse_joined(struct comm *c, const struct op *op, const char **said,
 			       struct failure *why);
-/* OP of a request, not together with others.  *WHY as run_bucket() has it. */
-berth_result run_alone(struct berth_set *s, struct op *op, uint64_t deadline_ns,
-		       struct failure *why);
 /* The operation itself, of a rank with data. */
 berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns);
 /* With which those and it then run. */

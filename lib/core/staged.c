@@ -361,22 +361,26 @@ static const struct device_backend staged_works = { .test = staged_test,
 						    .end = staged_end,
 						    .says = staged_says };
 
-/* *MARK becomes that of the last copies. */
-static berth_result staged_do_operation(struct staged_run *r, void **mark)
+berth_result staged_run(struct comm *c, struct work *w, uint32_t signature)
 {
-	const struct device_work *w = &r->work->device;
-	struct staged *s = r->staged;
+	struct staged_run r = {
+		.comm = c, .staged = w->of->staged, .work = w, .signature = signature
+	};
+	struct staged *s = r.staged;
 	uint64_t until_ns;
 	berth_result rc;
 
-	rc = r->work->op->adasum && r->comm->members->n > 1 ? staged_adasum(r)
-							    : staged_do_all(r);
-	free(r->kept);
+	rc = w->op->adasum && c->members->n > 1 ? staged_adasum(&r) : staged_do_all(&r);
+	free(r.kept);
 	if (!rc)
-		rc = s->back->copy(s->stage, NULL, 0, w->ready,
-				   r->begun ? 0 : w->nready, mark);
-	if (!rc)
+		rc = s->back->copy(s->stage, NULL, 0, w->device.ready,
+				   r.begun ? 0 : w->device.nready, &w->device.own);
+	if (!rc) {
+		w->back = &staged_works;
+		w->group = s;
+		works_begun(w);
 		return BERTH_OK;
+	}
 	/* copies to OUT may be under way, for a moment, unless the caller's stream has
 	 * not come to the operation */
 	until_ns = clock_ns() + CALM_NS;
@@ -386,35 +390,4 @@ static berth_result staged_do_operation(struct staged_run *r, void **mark)
 		       clock_ns() < until_ns)
 			fiber_pause(LOOK_NS);
 	return rc == BERTH_MISMATCH ? BERTH_PEER_LOST : rc;
-}
-
-berth_result staged_run(struct comm *c, struct work *w, uint32_t signature)
-{
-	struct staged_run r = {
-		.comm = c, .staged = w->of->staged, .work = w, .signature = signature
-	};
-	const berth_result rc = staged_do_operation(&r, &w->device.own);
-
-	if (rc)
-		return rc;
-	w->back = &staged_works;
-	w->group = r.staged;
-	works_begun(w);
-	return BERTH_OK;
-}
-
-berth_result staged_run_through(struct comm *c, struct staged *s, struct work *w,
-				uint32_t signature)
-{
-	struct staged_run r = {
-		.comm = c, .staged = s, .work = w, .signature = signature
-	};
-	void *mark = NULL;
-	berth_result rc = staged_do_operation(&r, &mark);
-
-	if (!rc && mark)
-		rc = staged_await(&r, mark);
-	if (mark)
-		s->back->forget(mark);
-	return rc;
 }

@@ -26,9 +26,5 @@ void staged_close(struct staged *s);
 /* Does W, which all ranks of C have called for with SIGNATURE, but for its last copies:
  * it runs.  After an error nothing is begun. */
 berth_result staged_run(struct comm *c, struct work *w, uint32_t signature);
-/* As staged_run() with S, but W, which is no work of works.h, is done when this
- * returns. */
-berth_result staged_run_through(struct comm *c, struct staged *s, struct work *w,
-				uint32_t signature);
 
 #endif

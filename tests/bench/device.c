@@ -62,7 +62,7 @@ static int by_value(const void *a, const void *b)
 
 /* ---- calls of CUDA and NCCL ---- */
 
-/* Of this thread. */
+/* Calls of this thread. */
 struct outside {
 	uint64_t ns;
 	unsigned calls;
@@ -186,7 +186,7 @@ static double outside_ns_since(const struct moment *m)
 	       clock_cost_ns * (outside.calls - m->outside.calls);
 }
 
-/* Of the library's own code in this thread, since M. */
+/* The time of the library's own code in this thread, since M. */
 static double own_us(const struct moment *m)
 {
 	return ((double)(clock_ns() - m->ns) - outside_ns_since(m)) / 1000;
@@ -216,7 +216,7 @@ static void measure_clock(void)
 	clock_cost_ns = least_ns;
 }
 
-/* Of the operation that goes on. */
+/* The operation that goes on. */
 static struct {
 	unsigned begins, calls;
 	uint64_t begin_ns, done_ns;
@@ -461,7 +461,7 @@ static void submit_others(double us[PARTS])
 	us[ALL] = each_us;
 }
 
-/* What is launched still runs: it is large. */
+/* A large operation: it still runs when it has been launched. */
 static void wait_stream(double us[PARTS])
 {
 	static void *large;

@@ -17,7 +17,6 @@
 enum { TENSORS = 5, DOUBLES = BYTES / 8, STEPS = 8, SOON_MS = 10000 };
 
 #include "tests/helpers/devices/messages.h"
-#include "tests/helpers/devices/mixed.h"
 
 /* ---- a training step ---- */
 
@@ -864,7 +863,6 @@ static const struct {
 	{ "cross", cross, false },
 	{ "differ", differ, false },
 	{ "mix", mix, false },
-	{ "mixed", mixed, false },
 	{ "messages", messages, false },
 	{ "messages-late", messages_late, false },
 	{ "messages-refused", messages_refused, false },

@@ -542,7 +542,7 @@ static void asks_on(void)
 	}
 }
 
-/* The same with stalls, for which runner asks this agent. */
+/* Stalls, for which runner asks this agent, as well. */
 static void stalls_on(void)
 {
 	char text[32];

@@ -6,7 +6,6 @@
  *
  * With devices, half of the operations are on the memory of a stand-in of one GPU in
  * each rank (tests/standin).  -devices 2: all of these go by the host, in small steps.
- * -devices 3: the same, and some are on the device on some ranks only.
  *
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
@@ -477,7 +476,7 @@ static int run_rank(unsigned first, unsigned count)
 
 	if (with_devices)
 		standin_register();
-	if (with_devices >= BY_HOST) {
+	if (with_devices == BY_HOST) {
 		staged_step_bytes = STEP_BYTES;
 		setenv("BERTH_DEVICE", "host", 1);
 	}

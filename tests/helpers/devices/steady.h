@@ -22,7 +22,7 @@ enum {
 
 static int times = 40; /* steps, or cycles */
 
-/* What a program has on the device for its steps. */
+/* Arrays of a program on the device, for its steps. */
 struct training {
 	berth_set *set; /* all ranks, a second time */
 	void *gradient[GRADIENTS], *other, *in, *out, *large;
@@ -128,7 +128,7 @@ static void check_wait(enum standin_wait kind, unsigned long n)
 		       standin_wait_name[kind], n, times);
 }
 
-/* Of all calls that may wait for the device, there is none in TIMES steps but the
+/* Calls that may wait for the device: in TIMES steps there is none but the
  * program's own. */
 static int waits(void)
 {
@@ -241,7 +241,7 @@ static void compare_stocks(const struct stock *a, const struct stock *b)
 		       times);
 }
 
-/* What is kept for good is there after the first cycles.  All threads end. */
+/* After the first cycles all is there that is kept for good.  All threads end. */
 static int cycles(void)
 {
 	const int warm_up = times < WARM_UP ? 1 : WARM_UP;

@@ -52,9 +52,8 @@ struct operation {
 };
 
 /* Some arrays are in the memory of a stand-in device, and go by NCCL where it can, or
- * all by the host.  MIXED: by the host, and of some operations they are there on some
- * ranks only. */
-enum { NO_DEVICES, BY_NCCL, BY_HOST, MIXED };
+ * all by the host. */
+enum { NO_DEVICES, BY_NCCL, BY_HOST };
 static int with_devices;
 static unsigned long checks;
 /* Operations that are known to fail (PROGRAMS_KNOWN in the environment):
@@ -163,8 +162,6 @@ static void choose_operation(struct operation *o, berth_kind kind)
 		BERTH_GATHER,    BERTH_SCATTER,       BERTH_SCATTER
 	};
 
-	bool mixed;
-
 	o->kind = kind ? kind : kinds[choose(o->id, 1, sizeof kinds / sizeof *kinds)];
 	o->type = (berth_type)choose(o->id, 2, TYPE_COUNT);
 	o->root = (int)choose(o->id, 3, (unsigned)o->group->n);
@@ -179,12 +176,6 @@ static void choose_operation(struct operation *o, berth_kind kind)
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
 	o->is_device = with_devices && choose(o->id, 6, 2);
-	mixed = with_devices == MIXED && !o->joined && o->group->n > 1 &&
-		o->counting != OWN_COUNTS && !choose(o->id, 7, 3);
-	if (mixed) /* on some ranks, but not on all */
-		o->is_device = (1 + choose(o->id, 8, (1u << o->group->n) - 2)) >>
-				       o->group->me &
-			       1;
 	o->by_nccl = with_devices == BY_NCCL &&
 		     (!reduces(o->kind) ||
 		      (has_nccl_type(o->type) && o->op < BERTH_BAND &&

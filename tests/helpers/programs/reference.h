@@ -159,7 +159,8 @@ static double passed(const struct reduction *r, double x)
 	return read_float(&bits, r->giver.type);
 }
 
-/* A rank that has joined gives zeros to a sum, and nothing to what has none. */
+/* A rank that has joined gives zeros to a sum, and nothing to what has none.  On a
+ * device these are not scaled: a zero keeps its sign. */
 static struct partial of_place(const struct reduction *r, int place, uint64_t i)
 {
 	const struct giver *g = &r->giver;
@@ -170,6 +171,8 @@ static struct partial of_place(const struct reduction *r, int place, uint64_t i)
 		p.is_there = is_sum(r->op);
 	else
 		p.x = given_value(g, given_noise(g, source, 0, i))->is;
+	if (r->in_order && r->joined >> place & 1)
+		return p;
 	p.x = scaled_float(p.x, r->prescale, g->type);
 	if (r->prescale != 1)
 		p.x = passed(r, p.x);
