@@ -370,7 +370,7 @@ flooding() { on n1 sh -c 'awk "/^wchar/ {exit \$2 < 1000000}" "/proc/$(pgrep -x 
 		run -1 probe --transport $t n1
 		says E_LOGIN_NOISE "'Sorry, maintenance'"
 	done
-	on n1 sh -c 'echo "printf Project?; sleep 60" > ~/.bashrc'
+	on n1 sh -c 'echo "printf Project?; exec sleep 60" > ~/.bashrc'
 	run -1 probe --timeout 5 n1
 	says E_LOGIN_NOISE "'Project?'"
 	on n1 sh -c 'echo "yes" > ~/.bashrc'
