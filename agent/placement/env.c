@@ -95,6 +95,14 @@ static enum give env_tf_config(struct str *s, const struct env_rank *r)
 	return SET;
 }
 
+static enum give env_cores(struct str *s, const struct env_rank *r)
+{
+	uint32_t n = berth_of(r)->ncores;
+
+	str_addf(s, "%u", n < 1 ? 1 : n);
+	return SET;
+}
+
 static enum give env_cores_at_most_8(struct str *s, const struct env_rank *r)
 {
 	uint32_t n = berth_of(r)->ncores;

@@ -156,6 +156,8 @@ static const struct {
 	      { "PYTHONUNBUFFERED", "1" },
 	      { "OMP_NUM_THREADS", "2" },
 	      { "NCCL_DEBUG", "WARN" },
+	      { "TF_NUM_INTRAOP_THREADS", "2" },
+	      { "TF_NUM_INTEROP_THREADS", "2" },
 	      { "TF_GPU_THREAD_MODE", "gpu_private" },
 	      { "TF_GPU_THREAD_COUNT", "2" },
 	      { "OMP_PROC_BIND", "(unset)" },
@@ -181,8 +183,10 @@ START_TEST(restarts_and_threads)
 	build(&r, 0, own_none);
 	ck_assert_str_eq(get("TORCHELASTIC_RESTART_COUNT"), "2");
 	ck_assert_str_eq(get("OMP_NUM_THREADS"), "8");
+	ck_assert_str_eq(get("TF_NUM_INTRAOP_THREADS"), "64");
 	build(&r, 1, own_none);
 	ck_assert_str_eq(get("OMP_NUM_THREADS"), "1");
+	ck_assert_str_eq(get("TF_NUM_INTEROP_THREADS"), "1");
 }
 END_TEST
 

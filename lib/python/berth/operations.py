@@ -36,6 +36,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import warnings
 from typing import (Any, Callable, Final, Container, Generic, Hashable, Iterable, Optional, Protocol,
                     Sequence, Tuple, TypeVar, Union)
 
@@ -507,6 +508,13 @@ def grouped(groups: int | Sequence[Sequence[P]] | None, params: Sequence[P]) -> 
         raise ValueError("a parameter can be in one of the groups only, and once.")
     known = set(params)
     return [[p for p in group if p in known] for group in groups]
+
+
+def number_of_groups(num_groups: int, groups: int | Item | None) -> int | Item | None:
+    """GROUPS, or its older name NUM_GROUPS."""
+    if num_groups != 0:
+        warnings.warn("num_groups is deprecated: use groups.", DeprecationWarning, stacklevel=3)
+    return num_groups if num_groups != 0 and groups is None else groups
 
 
 # ---- small things of Horovod's ----

@@ -12,7 +12,7 @@ import torch
 
 from ..basics import Adasum, Average, ProcessSet, Sum, global_process_set
 from ..handles import synchronize
-from ..operations import find_duplicates, given_names, grouped, largest
+from ..operations import find_duplicates, given_names, grouped, largest, number_of_groups
 from .adasum_optimizer import DeltaOptimizer
 from .collectives import allreduce, allreduce_each_async_, grouped_allreduce_async_, sparse_allreduce_async
 from .compression import Compression, Compressor
@@ -482,9 +482,7 @@ def DistributedOptimizer(optimizer: Optimizer,
         raise ValueError("the optimizer is a DistributedOptimizer already: give the one that it was made of.")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=Average only.")
-    if num_groups != 0:
-        warnings.warn("num_groups is deprecated: use groups.", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
+    groups = number_of_groups(num_groups, groups)
     given: Names = given_names(named_parameters)
     names = _names(optimizer, given)
     listed = grouped(groups, [p for p in names if p.requires_grad])
