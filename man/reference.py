@@ -12,7 +12,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib", "py
 
 # What a user looks for first.  lib/python/tests/test_reference.py knows if a name is missing.
 MODULES = ["basics", "torch/collectives", "handles", "torch/optimizer", "torch/functions",
-           "torch/compression", "torch/sync_batch_norm", "torch/elastic/__init__", "torch/elastic/state",
+           "torch/compression", "torch/sync_batch_norm", "elastic", "torch/elastic/state",
            "torch/elastic/sampler", "objects", "launch", "timeline", "build", "errors"]
 
 ITEM = re.compile(r"([A-Z_]+(?:, [A-Z_]+)*|\w+Error): +")

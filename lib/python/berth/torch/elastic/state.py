@@ -1,96 +1,16 @@
-"""What a training program has to keep: values, models, optimizers, samplers; saved, restored, made equal."""
+"""What a training program in PyTorch has to keep: models, optimizers, samplers; saved, restored, made equal.
+"""
 from __future__ import annotations
 
 import copy
-from typing import Callable, Dict, Iterable, List, Mapping, Protocol, Tuple, Type
+from typing import Dict, List, Protocol, Tuple, Type
 
 import torch
 
-from ... import basics, objects
+from ... import objects
+from ...elastic import ObjectState, State  # noqa: F401
 from ..functions import broadcast_optimizer_state, broadcast_parameters
 from .sampler import ElasticSampler
-
-
-class State:
-    """The calls of elastic programs.  A subclass says how to save(), restore() and sync().
-
-    >>> issubclass(hvd.elastic.TorchState, hvd.elastic.State)
-    True
-    """
-
-    def __init__(self, **_: object) -> None:
-        self._reset_callbacks: List[Callable[[], object]] = []
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """CALLBACKS, without arguments, are called by on_reset(), which no call of this package calls."""
-        self._reset_callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        """reset(), then the callbacks."""
-        self.reset()
-        for callback in self._reset_callbacks:
-            callback()
-
-    def commit(self) -> None:
-        """save(), and check_host_updates()."""
-        self.save()
-        self.check_host_updates()
-
-    def check_host_updates(self) -> None:
-        """Does nothing.  In Horovod it raises HostsUpdatedInterrupt if hosts came or went."""
-
-    def save(self) -> None:
-        """Keep what is now, for restore()."""
-        raise NotImplementedError()
-
-    def restore(self) -> None:
-        """Go back to what was saved last."""
-        raise NotImplementedError()
-
-    def sync(self) -> None:
-        """Take over what rank 0 has."""
-        raise NotImplementedError()
-
-    def reset(self) -> None:
-        """The world has changed."""
-
-
-Values = Dict[str, object]
-
-
-class ObjectState(State):
-    """Values under the names that they are given with, as attributes.
-
-    BCAST_OBJECT and GET_RANK stand in for broadcast_object() and rank().
-
-    >>> state = hvd.elastic.ObjectState(epoch=0)
-    >>> state.epoch = 5
-    >>> state.restore()
-    >>> state.epoch
-    0
-    """
-
-    def __init__(self, bcast_object: Callable[[Values], Values] = objects.broadcast_object,
-                 get_rank: Callable[[], int] = basics.rank, **kwargs: object) -> None:
-        super().__init__()
-        self._bcast_object, self._rank = bcast_object, get_rank
-        self._saved_state = copy.deepcopy(kwargs)
-        self._set(kwargs)
-
-    def _set(self, values: Mapping[str, object]) -> None:
-        for name, value in values.items():
-            setattr(self, name, value)
-
-    def save(self) -> None:
-        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
-
-    def restore(self) -> None:
-        self._set(copy.deepcopy(self._saved_state))
-
-    def sync(self) -> None:
-        if self._saved_state:
-            self._set(self._bcast_object({name: getattr(self, name) for name in self._saved_state}))
-            self.save()
 
 
 class TorchState(ObjectState):
