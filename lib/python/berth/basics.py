@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import itertools
 import os
 import sys
 from typing import Any, Callable, Iterable, Protocol, Sequence, TypeVar
@@ -117,7 +118,7 @@ class ProcessSet:
     communicator of mpi4py.  It can be used once add_process_set() has added it.
 
     >>> hvd.ProcessSet([2, 0])
-    ProcessSet(process_set_id=None, ranks=[0, 2])
+    ProcessSet(process_set_id=None, ranks=[0, 2], mpi_comm=None)
     """
 
     def __init__(self, ranks_or_comm: Iterable[int] | Communicator) -> None:
@@ -156,7 +157,8 @@ class ProcessSet:
         return len(self.ranks)
 
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+        return (f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, "
+                f"mpi_comm={self.mpi_comm})")
 
 
 global_process_set = ProcessSet([])
@@ -185,7 +187,11 @@ def process_set_of(number: int) -> ProcessSet:
     if number not in _sets:
         raise ValueError(f"There is no process set {number}: it is not added yet, or was removed.")
     return _sets[number]
-_next_id = 1  # the same on all ranks: all of them add the same sets, in one order
+
+
+def ranks_of_sets() -> dict[int, list[int]]:
+    """{process_set_id: ranks} of those that are there."""
+    return {number: list(process_set.ranks) for number, process_set in _sets.items()}
 
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
@@ -197,7 +203,6 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     Traceback (most recent call last):
     ValueError: There is a process set of the ranks [0] already.
     """
-    global _next_id
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     _get()
@@ -208,10 +213,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     ranks = (ctypes.c_int * len(process_set.ranks))(*process_set.ranks)
     handle = ctypes.c_void_p()
     library.check(library.get().berth_set_add(ranks, len(ranks), ctypes.byref(handle)))
-    process_set.handle, process_set.process_set_id = handle.value, _next_id
-    _sets[_next_id] = process_set
-    _tell(_next_id, handle.value, True)
-    _next_id += 1
+    # The same on all ranks: all of them add and remove the same sets, in one order.
+    number = next(n for n in itertools.count(1) if n not in _sets)
+    process_set.handle, process_set.process_set_id = handle.value, number
+    _sets[number] = process_set
+    _tell(number, handle.value, True)
     return process_set
 
 
@@ -267,7 +273,7 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
 
     >>> hvd.init()
     """
-    global _world, _next_id, _joins
+    global _world, _joins
     if is_initialized():
         return
     config = clib.made(clib.Config, log=_hear)
@@ -286,7 +292,7 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
     _world = world
     global_process_set.ranks, global_process_set.process_set_id = list(range(world.ranks)), 0
     _sets.clear()
-    _sets[0], _next_id = global_process_set, 1
+    _sets[0] = global_process_set
     for process_set in process_sets if isinstance(process_sets, (list, tuple)) else []:
         add_process_set(process_set)
 
