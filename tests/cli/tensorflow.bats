@@ -98,10 +98,15 @@ tested() { # NP FILE...
 		    call(tf.ones(3))
 		except tf.errors.UnknownError as e:
 		    print("told in time" if time.monotonic() - began < 2 else "told late", str(e))
+		try:
+		    hvd.elastic.run(lambda state: call(tf.ones(3)))(hvd.elastic.ObjectState())
+		except hvd.HorovodInternalError as e:
+		    print("in elastic.run", type(e).__name__, str(e))
 	P
 	for way in eager graph; do
 		run -137 timeout -k 5 200 "$RUNNER" -q --no-tag --oversubscribe --keep-going -np 3 "$PYTHON" "$T/dies.py" $way
 		[ "$(grep -c 'told in time.*rank 1 on .* has ended' <<< "$output")" = 2 ] || { echo "$output"; false; }
+		[ "$(grep -c 'in elastic.run HorovodInternalError .*rank 1 on .* has ended' <<< "$output")" = 2 ]
 	done
 	cat > "$T/leaves.py" <<- 'P'
 		import threading

@@ -22,6 +22,12 @@ def variable_of(variable: tf.Variable) -> tf.Variable:
     return variable if callable(value) else value
 
 
+def optimizer_variables(optimizer: tf.keras.optimizers.Optimizer | None) -> Sequence[tf.Variable]:
+    """What OPTIMIZER keeps from step to step, in any Keras; nothing of None."""
+    variables = getattr(optimizer, "variables", ())
+    return variables() if callable(variables) else variables
+
+
 def vars_to_refs(vars: Sequence[tf.Variable] | tf.Variable) -> object:
     """References of VARS, which can be keys, in the same lists and tuples.
 
