@@ -1,19 +1,30 @@
-"""Each public name of berth.tensorflow has an example that runs.  One rank: python3 -m pytest FILE"""
+"""Each public name for TensorFlow and Keras has an example that runs.  One rank: python3 -m pytest FILE"""
 import doctest
 
 import pytest
 import tensorflow as tf
 
 import berth
+import berth.keras
 import berth.tensorflow as hvd
+import berth.tensorflow.keras
 
-OWN = {name: getattr(hvd, name) for name in hvd.__all__
+# ... and names that are loaded when they are asked for
+OWN = {name: getattr(hvd, name) for name in {*hvd.__all__, "SyncBatchNormalization"}
        if getattr(hvd, name) is not getattr(berth, name, None) and callable(getattr(hvd, name))}
+PARTS = {"tensorflow.elastic": hvd, "keras.callbacks": berth.keras, "keras.elastic": berth.keras,
+         "tensorflow.keras.callbacks": hvd.keras, "tensorflow.keras.elastic": hvd.keras}
+ALL = {name: (hvd, thing) for name, thing in OWN.items()}
+for part, of in PARTS.items():
+    module = getattr(of, part.rpartition(".")[2])
+    ALL.update({f"{part}.{name}": (of, getattr(module, name)) for name in module.__all__
+                if not hasattr(berth, name)})
 
 
-@pytest.mark.parametrize("name", sorted(OWN))
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_example(name):
     hvd.init()
-    found = doctest.DocTestFinder(recurse=False).find(OWN[name], name, globs={"hvd": hvd, "tf": tf})
+    of, thing = ALL[name]
+    found = doctest.DocTestFinder(recurse=False).find(thing, name, globs={"hvd": of, "tf": tf})
     assert found and found[0].examples, "it has no example"
     assert doctest.DocTestRunner().run(found[0]).failed == 0

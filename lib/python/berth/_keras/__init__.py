@@ -1,1 +1,5 @@
-"""What berth.tensorflow.keras and berth.keras have in common: `keras` and tf.keras may be two packages."""
+"""What berth.keras and berth.tensorflow.keras share.
+
+The packages keras and tf.keras may be two, of Keras 3 and 2.  So callbacks get
+their base class from who does.
+"""

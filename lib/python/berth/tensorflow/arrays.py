@@ -1,4 +1,6 @@
-"""NumPy's arrays as libberth's: the adapter for operations, where numpy_function has to do."""
+"""NumPy's arrays as libberth's: the adapter for operations, where numpy_function has to do, and for numbers
+that TensorFlow does not have.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -10,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import clib
-from ..operations import Array
+from ..operations import Array, Operations
 
 TYPES = {np.dtype(dtype.as_numpy_dtype): number for dtype, number in (
     (tf.uint8, clib.U8), (tf.int8, clib.I8), (tf.uint16, clib.U16), (tf.int16, clib.I16),
@@ -55,3 +57,6 @@ def adopt(address: int, rows: int, array: Array[np.ndarray], let_go: Callable[[i
     weakref.finalize(buffer, let_go, address).atexit = False
     made: np.ndarray = np.frombuffer(buffer, dtype=dtype).reshape(sizes)
     return made
+
+
+OPERATIONS = Operations[np.ndarray, np.ndarray](plain, like, empty_like, restore, adopt, TYPES)

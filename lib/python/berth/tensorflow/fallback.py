@@ -15,8 +15,7 @@ from ..handles import synchronize
 from . import arrays, ops
 from .util import normalized
 
-_arrays = operations.Operations[np.ndarray, np.ndarray](arrays.plain, arrays.like, arrays.empty_like,
-                                                        arrays.restore, arrays.adopt, arrays.TYPES)
+_arrays = arrays.OPERATIONS
 
 
 def _works(kind: str, tensors: Sequence[np.ndarray], names: Sequence[str | None],

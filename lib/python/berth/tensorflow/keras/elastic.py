@@ -1,0 +1,19 @@
+"""Horovod's elastic training for tf.keras: a state, callbacks on its class that keep it, and run()."""
+from __future__ import annotations
+
+import tensorflow as tf
+
+from ..._keras import elastic as _of
+from ..._keras.callbacks import over
+from ..._keras.elastic import KerasState
+from ...tensorflow.elastic import (HorovodInternalError, HostsUpdatedInterrupt, ObjectState, State, run,
+                                   run_fn)
+
+__all__ = [*_of.__all__, "HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "run",
+           "run_fn"]
+
+_Base = tf.keras.callbacks.Callback
+
+CommitStateCallback = over(_Base, _of.CommitStateCallback, __name__)
+UpdateBatchStateCallback = over(_Base, _of.UpdateBatchStateCallback, __name__)
+UpdateEpochStateCallback = over(_Base, _of.UpdateEpochStateCallback, __name__)
