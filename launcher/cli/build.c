@@ -30,9 +30,7 @@ void build_print(struct str *out)
 	const char *file = getenv("BERTH_NCCL");
 	void *nccl = nccl_open_found(file && *file ? file : NULL);
 	const struct line frameworks[] = {
-		/* berth.tensorflow has no optimizers yet, so no horovod.tensorflow */
-		{ "TensorFlow",
-		  has && package_has(&p, "as_horovod/horovod/tensorflow") },
+		{ "TensorFlow", has && package_has(&p, "berth/tensorflow") },
 		{ "PyTorch", has && package_has(&p, "berth/torch") },
 		{ "MXNet", false },
 	};

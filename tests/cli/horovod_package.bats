@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
 # takes_s: 10
+# more: what imports TensorFlow, which takes 5 s and more
 # shellcheck disable=SC2001,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output and stderr
 # --horovod: scripts that import horovod run on berth.
 load common
@@ -85,6 +86,8 @@ $P/as_horovod:$P:/a:/b" ]
 		from horovod.torch.mpi_ops import allreduce_async_, synchronize
 		from horovod.torch.compression import Compression
 		from horovod.torch.elastic.sampler import ElasticSampler
+		import perseus.torch.horovod
+		assert perseus.torch.horovod is hvd
 		hvd.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__, "mpi_lib_v2")
 		hvd.init()
 		model = torch.nn.Linear(2, 1)
@@ -112,6 +115,40 @@ $P/as_horovod:$P:/a:/b" ]
 	P
 }
 
+# bats test_tags=all
+@test "horovod.tensorflow, horovod.keras and perseus: their modules, hvd.keras by itself" {
+	PYTHON=${TENSORFLOW_PYTHON:-$ROOT/build/venv-tf/bin/python3}
+	[ -x "$PYTHON" ] || skip "no TensorFlow in build/venv-tf (make venv-tf)"
+	cat > "$T/train.py" <<- 'P'
+		import perseus.tensorflow.horovod as hvd
+		import horovod.tensorflow
+		from horovod.common.elastic import run_fn
+		from horovod.common.util import is_version_greater_equal_than
+		from horovod.tensorflow.compression import Compression
+		from horovod.tensorflow.elastic import TensorFlowState
+		from horovod.tensorflow.functions import broadcast_variables
+		from horovod.tensorflow.mpi_ops import allreduce
+		from horovod.tensorflow.util import _executing_eagerly
+		import sys, tensorflow as tf
+		assert not [name for name in sys.modules if name.startswith(("berth.", "horovod.")) and "keras" in name]
+		assert hvd is horovod.tensorflow and hvd.check_extension("horovod.tensorflow") is None
+		hvd.init()
+		assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: [0, 1]}
+		assert hvd.util._executing_eagerly() and hvd._executing_eagerly()
+		assert is_version_greater_equal_than(tf.__version__, "2.13.0")
+		assert not is_version_greater_equal_than("2.16.0-rc1", "2.16.0")
+		assert hvd.elastic.TensorFlowState is TensorFlowState and hvd.Compression is Compression
+		hvd.keras.callbacks.BroadcastGlobalVariablesCallback(0)
+		import horovod.tensorflow.keras as of_tf, horovod.keras as of_keras
+		assert hvd.keras is of_tf and of_tf.elastic.KerasState and of_keras.callbacks.MetricAverageCallback
+		assert of_tf.callbacks.BestModelCheckpoint and of_keras.elastic.CommitStateCallback
+		assert hvd.SyncBatchNormalization and isinstance(hvd.SyncBatchNormalization, type)
+		print(hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist())
+	P
+	TF_CPP_MIN_LOG_LEVEL=3 run -0 timeout -k 5 200 "$RUNNER" --oversubscribe --horovod -np 2 "$PYTHON" "$T/train.py"
+	[ "$(plain)" = $'[2.0, 2.0]\n[2.0, 2.0]' ]
+}
+
 @test "horovod.run() in a script that runner did not start" {
 	cat > "$T/job.py" <<- 'P'
 		def work():
@@ -127,7 +164,7 @@ print(horovod.run(job.work, num_proc=2, use_gloo=True))'
 }
 
 @test "what berth has not says so" {
-	for name in tensorflow tensorflow.keras keras mxnet spark ray; do
+	for name in mxnet spark ray; do
 		run -1 r --horovod -np 1 /usr/bin/python3 -c "import horovod.$name"
 		says "horovod.${name%%.*} is not part of Berth" "runner --horovod=installed"
 	done
@@ -229,7 +266,7 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	export BERTH_NCCL=$T/none
 	run -0 r --check-build
 	[ "${lines[0]}" = "Berth v$("$RUNNER" --version | cut -d' ' -f2):" ]
-	says '    [X] PyTorch' '    [ ] TensorFlow' 'Available Controllers:' '    [ ] MPI' '    [ ] NCCL' '    [X] Berth'
+	says '    [X] PyTorch' '    [X] TensorFlow' 'Available Controllers:' '    [ ] MPI' '    [ ] NCCL' '    [X] Berth'
 	[ "$(r -cb)" = "$output" ]
 	cp "$RUNNER" "$T/runner" # without a package
 	run -0 "$T/runner" -cb

@@ -1,7 +1,7 @@
 """The package horovod for scripts that run on Berth: `import horovod.torch as hvd` is berth.torch.
 
 `runner --horovod` puts the directory above it on the PYTHONPATH of the ranks.  It has what scripts for
-PyTorch import; each module takes its names from the package berth.
+PyTorch, TensorFlow and Keras import; each module takes its names from the package berth.
 """
 import importlib.machinery
 import os
@@ -13,10 +13,7 @@ from berth.library import RELEASE as _berth
 # The version of Horovod whose names these are: scripts compare it.
 __version__ = f"0.28.1+berth.{_berth}"
 
-_ABSENT = {
-    "tensorflow": "TensorFlow", "keras": "Keras", "mxnet": "MXNet", "spark": "Spark", "ray": "Ray",
-    "data": "Horovod's data loaders",
-}
+_ABSENT = {"mxnet": "MXNet", "spark": "Spark", "ray": "Ray", "data": "Horovod's data loaders"}
 
 
 class _Absent:

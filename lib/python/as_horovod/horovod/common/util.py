@@ -1,6 +1,7 @@
 """What scripts and tests take from here: what is built in, and variables for a while."""
 import contextlib
 import os
+import re
 
 import berth
 from berth.operations import check_num_rank_power_of_2 as num_rank_is_power_2  # noqa: F401
@@ -65,6 +66,22 @@ def ddl_built(verbose=False):
 
 def ccl_built(verbose=False):
     return berth.ccl_built()
+
+
+def _version(text):
+    """Numbers, and whether it is a release: what versions are compared by."""
+    if not isinstance(text, str):
+        raise ValueError(f"a version is a string, such as \"2.15.0\", not {text!r}.")
+    numbers, rest = re.fullmatch(r"v?((?:\d+\.)*\d+)(.*)", text.strip()).groups()
+    numbers = [int(number) for number in numbers.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers, not re.match(r"[-._]?(a|b|c|rc|alpha|beta|pre|dev)", rest)
+
+
+def is_version_greater_equal_than(ver, target):
+    """Whether VER is TARGET or a later version."""
+    return _version(ver) >= _version(target)
 
 
 def is_iterable(x):

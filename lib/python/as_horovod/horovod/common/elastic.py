@@ -1,0 +1,1 @@
+from berth.elastic import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from berth.keras.callbacks import *  # noqa: F401,F403

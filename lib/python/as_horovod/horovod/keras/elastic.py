@@ -1,0 +1,1 @@
+from berth.keras.elastic import *  # noqa: F401,F403

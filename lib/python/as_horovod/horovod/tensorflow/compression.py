@@ -1,0 +1,1 @@
+from berth.tensorflow.compression import *  # noqa: F401,F403

@@ -1,0 +1,1 @@
+from berth.tensorflow.elastic import *  # noqa: F401,F403

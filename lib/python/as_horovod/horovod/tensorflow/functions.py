@@ -1,0 +1,1 @@
+from berth.tensorflow.functions import *  # noqa: F401,F403

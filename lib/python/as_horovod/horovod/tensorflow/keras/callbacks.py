@@ -1,0 +1,1 @@
+from berth.tensorflow.keras.callbacks import *  # noqa: F401,F403
