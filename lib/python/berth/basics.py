@@ -135,9 +135,12 @@ class ProcessSet:
 
     def usable(self) -> int | None:
         """Its handle; an error if it is not added, or if there is no world."""
-        if self.process_set_id is None:
+        number = self.process_set_id
+        if number is None:
             _get()
             self._added()
+        elif number and _sets.get(number) is not self:  # a number that the caller has written
+            process_set_of(number)
         return self.handle
 
     def included(self) -> bool:

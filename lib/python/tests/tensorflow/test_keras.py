@@ -55,12 +55,9 @@ def test_several_passes(kind, is_averaged, is_graph):
     variable = variable_of([0.0])
     if hasattr(optimizer, "build"):
         optimizer.build([variable])
-    apply = tf.function(lambda g: optimizer.apply_gradients([(g, variable)]) and None)
-    if not is_graph:
-        apply = apply.python_function
     each = np.mean(RANKS) * (1 if is_averaged else 2)
     for step, expected in enumerate((0, each, each, 2 * each)):
-        apply(tf.constant([RANK + 1.0]))
+        applied(optimizer, [variable], [np.float32([RANK + 1.0])], is_graph)
         np.testing.assert_allclose(value_of(variable), -expected)
         assert int(optimizer.iterations) == step + 1
 
