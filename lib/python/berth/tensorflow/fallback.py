@@ -85,7 +85,7 @@ def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Ar
                 each.set_shape(_sizes(kind, i, tensors[i]))
 
         def grad(*upstream: tf.Tensor) -> object:
-            return ops.gradients[kind](ops.Call(arguments, tensors, made), *upstream)
+            return ops.gradients[kind](ops.Call(None, arguments, tensors, made), *upstream)
 
         return list(made), grad
 

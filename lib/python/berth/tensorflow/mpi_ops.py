@@ -41,6 +41,13 @@ def _name(kind: str, tensor: object, name: str | None) -> str | None:
     return f"Horovod{kind}_{normalized(given)}"
 
 
+def _gradient_name(call: ops.Call, kind: str) -> str | None:
+    """That of an operation in the gradient of CALL.  It follows from that of CALL: the name of a gradient has
+    those of Keras' layers, which are numbered, and a rank may have made more of them.
+    """
+    return call.name and f"{call.name}_Gradient{kind}"
+
+
 def _scaled(op: int, prescale: float, postscale: float, process_set: ProcessSet,
             ignore_name_scope: bool) -> ops.Arguments:
     return ops.Arguments(op, prescale, postscale, 0, process_set, ignore_name_scope)
@@ -142,12 +149,13 @@ def grouped_allreduce(tensors: Sequence[tf.Tensor | tf.IndexedSlices], average: 
 
 @ops.gradient("allreduce")
 def _allreduce_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
-    return [ops.run("allreduce", (grad,), _name("Allreduce", grad, None), call.arguments)]
+    return [ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"), call.arguments)]
 
 
 @ops.gradient("grouped_allreduce")
 def _grouped_allreduce_gradient(call: ops.Call, *grads: tf.Tensor) -> Sequence[tf.Tensor]:
-    return _grouped("grouped_allreduce", "GroupedAllreduce", grads, None, call.arguments)
+    return _grouped("grouped_allreduce", "GroupedAllreduce", grads, _gradient_name(call, "GroupedAllreduce"),
+                    call.arguments)
 
 
 # ---- allgather, alltoall ----
@@ -176,11 +184,13 @@ def grouped_allgather(tensors: Sequence[tf.Tensor], name: str | None = None, ign
                     ops.Arguments(process_set=process_set, ignore_name_scope=ignore_name_scope))
 
 
-def _own_rows(tensor: tf.Tensor, grad: tf.Tensor, arguments: ops.Arguments) -> tf.Tensor:
-    """Of GRAD, which has the rows of all ranks, those of this rank's TENSOR."""
+def _own_rows(call: ops.Call, i: int, grad: tf.Tensor) -> tf.Tensor:
+    """Of GRAD, which has the rows of all ranks, those of this rank's input I."""
+    arguments, name = call.arguments, _gradient_name(call, f"Rows{i}")
     me = arguments.process_set.rank()
     with tf.device("/cpu:0"):
-        rows = allgather(tf.shape(tensor)[:1], None, arguments.ignore_name_scope, arguments.process_set)
+        rows = allgather(tf.shape(call.inputs[i])[:1], name, arguments.ignore_name_scope,
+                         arguments.process_set)
         first = tf.reduce_sum(rows[:me])
         end = first + rows[me]
     return grad[first:end]
@@ -188,16 +198,15 @@ def _own_rows(tensor: tf.Tensor, grad: tf.Tensor, arguments: ops.Arguments) -> t
 
 @ops.gradient("allgather")
 def _allgather_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
-    arguments = call.arguments._replace(op=Average)
-    grad = ops.run("allreduce", (grad,), _name("Allreduce", grad, None), arguments)
-    return [_own_rows(call.inputs[0], grad, arguments)]
+    grad = ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"), call.arguments._replace(op=Average))
+    return [_own_rows(call, 0, grad)]
 
 
 @ops.gradient("grouped_allgather")
 def _grouped_allgather_gradient(call: ops.Call, *grads: tf.Tensor) -> Sequence[tf.Tensor]:
-    arguments = call.arguments._replace(op=Average)
-    reduced = _grouped("grouped_allreduce", "GroupedAllreduce", grads, None, arguments)
-    return [_own_rows(tensor, grad, arguments) for tensor, grad in zip(call.inputs, reduced)]
+    reduced = _grouped("grouped_allreduce", "GroupedAllreduce", grads,
+                       _gradient_name(call, "GroupedAllreduce"), call.arguments._replace(op=Average))
+    return [_own_rows(call, i, grad) for i, grad in enumerate(reduced)]
 
 
 def alltoall(tensor: tf.Tensor, splits: Splits = None, name: str | None = None,
@@ -218,7 +227,7 @@ def alltoall(tensor: tf.Tensor, splits: Splits = None, name: str | None = None,
 
 @ops.gradient("alltoall")
 def _alltoall_gradient(call: ops.Call, grad: tf.Tensor, _: object) -> Sequence[tf.Tensor | None]:
-    back, _ = ops.run("alltoall", (grad, call.outputs[1]), _name("Alltoall", grad, None), call.arguments)
+    back, _ = ops.run("alltoall", (grad, call.outputs[1]), _gradient_name(call, "Alltoall"), call.arguments)
     return [back, None]
 
 
@@ -239,7 +248,7 @@ def broadcast(tensor: tf.Tensor, root_rank: int, name: str | None = None, ignore
 
 @ops.gradient("broadcast")
 def _broadcast_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
-    reduced = ops.run("allreduce", (grad,), _name("Allreduce", grad, None),
+    reduced = ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"),
                       call.arguments._replace(op=Average))
     return [reduced if rank() == call.arguments.root_rank else reduced * 0]
 
@@ -310,14 +319,14 @@ def _scatter_scaled(call: ops.Call, grad: tf.Tensor) -> tf.Tensor:
 
 @ops.gradient("reducescatter")
 def _reducescatter_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
-    return [ops.run("allgather", (_scatter_scaled(call, grad),), _name("Allgather", grad, None),
+    return [ops.run("allgather", (_scatter_scaled(call, grad),), _gradient_name(call, "Allgather"),
                     call.arguments)]
 
 
 @ops.gradient("grouped_reducescatter")
 def _grouped_reducescatter_gradient(call: ops.Call, *grads: tf.Tensor) -> Sequence[tf.Tensor]:
-    return _grouped("grouped_allgather", "GroupedAllgather", [_scatter_scaled(call, g) for g in grads], None,
-                    call.arguments)
+    return _grouped("grouped_allgather", "GroupedAllgather", [_scatter_scaled(call, g) for g in grads],
+                    _gradient_name(call, "GroupedAllgather"), call.arguments)
 
 
 # ---- join, numbers ----

@@ -38,7 +38,10 @@ class Arguments(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An operation that has outputs, for its gradient."""
+    """An operation that has outputs, for its gradient.  NAME: of the node, without its scopes; None in eager
+    mode.
+    """
+    name: str | None
     arguments: Arguments
     inputs: Sequence[tf.Tensor]
     outputs: Sequence[tf.Tensor]
@@ -154,7 +157,8 @@ def _call_of(kind: str, op: tf.Operation) -> Call:
             arguments[end] = struct.unpack("d", struct.pack("q", of(f"{end}_bits")))[0]
     elif kind == "broadcast":
         arguments["root_rank"] = of("root_rank")
-    return Call(Arguments(**arguments), op.inputs, op.outputs)
+    name: str | None = getattr(op, "name", None)
+    return Call(name and name.rsplit("/", 1)[-1], Arguments(**arguments), op.inputs, op.outputs)
 
 
 def gradient(kind: str) -> Callable[[Gradient], Gradient]:

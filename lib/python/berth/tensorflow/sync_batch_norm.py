@@ -44,6 +44,18 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
         return _moments_of_all(inputs, axes_or_mask, keep_dims, mask)  # type: ignore[arg-type]
 
 
+def _name() -> str | None:
+    """In a graph: of the next such operation in it.  The names of Keras' layers are numbered through all models
+    of a rank, and a rank may have made one more.
+    """
+    if tf.executing_eagerly():
+        return None
+    graph = tf.compat.v1.get_default_graph()
+    number = getattr(graph, "_berth_moments", 0)
+    graph._berth_moments = number + 1
+    return f"SyncBatchNormalization.{number}"
+
+
 def _moments_of_all(x: tf.Tensor, axes: Sequence[int], keep_dims: bool,
                     mask: tf.Tensor | None) -> Tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance of X over AXES of all ranks.  MASK has a dimension less: which elements count."""
@@ -62,7 +74,7 @@ def _moments_of_all(x: tf.Tensor, axes: Sequence[int], keep_dims: bool,
     # Of 64 bits, as the mean's square is taken off again.
     wide = [tf.cast(t, tf.float64) for t in (total, mean, squares)]
     own = tf.stack([wide[0], wide[2] + wide[0] * wide[1], tf.cast(count, tf.float64) * tf.ones_like(wide[0])])
-    total, squares, count = tf.unstack(mpi_ops.allreduce(own, op=Sum))
+    total, squares, count = tf.unstack(mpi_ops.allreduce(own, op=Sum, name=_name(), ignore_name_scope=True))
     count = tf.maximum(count, 1)
     mean = total / count
     variance = tf.maximum(squares / count - tf.square(mean), 0)

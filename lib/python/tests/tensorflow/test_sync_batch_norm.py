@@ -128,6 +128,8 @@ def test_within_a_model(tmp_path):
     """Two of them, fit() on a batch of its own on each rank: the same means on all; saved, and loaded."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input((6,))
+    for _ in range(RANK):
+        hvd.SyncBatchNormalization()(inputs)  # Keras' names of layers differ between ranks
     hidden = hvd.SyncBatchNormalization()(keras.layers.Dense(4)(inputs))
     outputs = hvd.SyncBatchNormalization()(keras.layers.Dense(3)(hidden))
     model = keras.Model(inputs, outputs)
