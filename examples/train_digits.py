@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Data-parallel training of a small network on scikit-learn's handwritten digits.
+"""Data-parallel training of a small network on handwritten digits.
 
     runner -np 2 python3 examples/train_digits.py
 
@@ -8,27 +8,23 @@ the gradients.  Rank, size and meeting point come from the environment that runn
 result depends on the number of ranks alone, not on the hosts or the cores they got.
 """
 import argparse
-import importlib.util
 import os
-import pathlib
 import platform
 import sys
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from digits import HELD_OUT, read
+
 BATCH = 128  # of the whole job
-HELD_OUT = 297  # digits that only judge the result
 
 
 def digits():
     """1797 pictures of 8x8 pixels, 0 to 1, and the digit that each one shows."""
-    # importing sklearn takes a second; all that is needed of it is this file
-    package = pathlib.Path(importlib.util.find_spec("sklearn").origin).parent
-    table = np.loadtxt(package / "datasets/data/digits.csv.gz", delimiter=",", dtype=np.float32)
-    return torch.from_numpy(table[:, :64] / 16), torch.from_numpy(table[:, 64]).long()
+    pictures, labels = read()
+    return torch.from_numpy(pictures), torch.from_numpy(labels)
 
 
 def arguments():

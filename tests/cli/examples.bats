@@ -64,6 +64,16 @@ digits_learn() { # NP...
 # bats test_tags=all
 @test "pytorch_digits, with 4 ranks" { digits_learn 2 4; }
 
+# bats test_tags=all
+@test "pytorch_digits, as a program for Horovod" {
+	cp -r "$ROOT"/examples/{data,digits.py,train_digits.py} "$T"
+	sed 's/^import berth.torch as hvd/import horovod.torch as hvd/' "$ROOT/examples/pytorch_digits.py" > "$T/for_horovod.py"
+	run ! grep -w berth "$T/for_horovod.py"
+	unset PYTHONPATH BERTH_LIBRARY
+	run -0 timeout -k 5 60 "$RUNNER" --horovod -q --no-tag --oversubscribe -np 2 "$PYTHON" "$T/for_horovod.py" --no-cuda --epochs 3
+	learned 8
+}
+
 synthetic() { # NP OPTION...
 	example "$1" pytorch_synthetic_benchmark --no-cuda --batch-size 4 --num-iters 2 "${@:2}"
 	says "$1 x CPU" "iter 1: " "img/sec per CPU: "
