@@ -5,6 +5,7 @@
 
 #include "common/package.h"
 #include "common/wire.h"
+#include "launcher/cli/frameworks.h"
 #include "lib/backend/nccl_places.h"
 
 struct line {
@@ -52,6 +53,8 @@ void build_print(struct str *out)
 	SECTION(out, "Frameworks", frameworks);
 	SECTION(out, "Controllers", controllers);
 	SECTION(out, "Tensor Operations", operations);
+	if (has)
+		frameworks_print(out, &p);
 	package_free(&p);
 	if (nccl)
 		dlclose(nccl);

@@ -1,4 +1,5 @@
-/* build.h - --check-build: what this build has, in the table of horovodrun.
+/* build.h - --check-build: what this build has, in the table of horovodrun, and what
+ * Python finds of TensorFlow.
  *
  * Looks for the Python package and libberth of this installation (common/package.h). */
 #ifndef BERTH_LAUNCHER_CLI_BUILD_H

@@ -440,7 +440,8 @@ const struct option option_table[] = {
 	{ "--check-build -cb", NULL, TOPIC_other, OPTION_PRINTS, NULL, NULL,
 	  .help = "print what this build has for Horovod scripts",
 	  .text = "Print which frameworks, controllers and tensor operations this build of Berth has, "
-		  "in the form of horovodrun." },
+		  "in the form of horovodrun; then which TensorFlow and Keras the python3 in PATH has, and "
+		  "whether the operations for TensorFlow load." },
 	{ "--berth-folder", "DIR", TOPIC_other, OPTION_HIDDEN, NULL, NULL, TEXT(berth_folder),
 	  .help = "", .text = "" }, /* of berth.run() */
 	{ "--print", "FORM", TOPIC_other, OPTION_PRINTS | OPTION_HIDDEN, NULL, NULL,

@@ -85,7 +85,23 @@ static const char script[] =
 	"except BaseException as e:\n"
 	"    failed.append('%s: %s' % (what, e))\n"
 	"if failed: tell('-' + '; '.join(failed[:3]))\n"
-	"tell('+%d import%s of %s' % (n, '' if n == 1 else 's', what))\n";
+	/* the versions of TensorFlow and Keras, and how berth.tensorflow works */
+	"def found():\n"
+	"    tf, parts = sys.modules.get('tensorflow'), ['']\n"
+	"    if tf: parts.append('TensorFlow ' + tf.__version__)\n"
+	"    if 'berth.tensorflow' in sys.modules:\n"
+	"        why = sys.modules['berth.frameworks'].unused\n"
+	"        parts[-1] += ' without libberth_tf.so (%s)' % why if why else ' with "
+	"libberth_tf.so'\n"
+	"    if tf or 'keras' in sys.modules:\n"
+	"        from importlib import metadata\n"
+	"        for name in 'Keras', 'tf-keras':\n"
+	"            try: parts.append(name + ' ' + metadata.version(name))\n"
+	"            except metadata.PackageNotFoundError: pass\n"
+	"    return ', '.join(parts)\n"
+	"try: known = found()\n"
+	"except Exception: known = ''\n"
+	"tell('+%d import%s of %s%s' % (n, '' if n == 1 else 's', what, known))\n";
 
 static const char *base_of(const char *word)
 {

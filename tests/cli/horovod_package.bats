@@ -270,5 +270,26 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	[ "$(r -cb)" = "$output" ]
 	cp "$RUNNER" "$T/runner" # without a package
 	run -0 "$T/runner" -cb
-	[[ $output != *'[X]'* ]]
+	[[ $output != *'[X]'* && $output != *TensorFlow' '[0-9]* ]]
+}
+
+@test "--check-build: TensorFlow and Keras of the python3 in PATH, which imports neither" {
+	mkdir -p "$T/bin" "$T/site/tensorflow" "$T"/site/{tensorflow_cpu-2.99.0,keras-3.99.0,tf_keras-2.99.1}.dist-info
+	echo 'raise SystemExit("imported")' | tee "$T/site/keras.py" "$T/metadata.py" > "$T/site/tensorflow/__init__.py"
+	for package in tensorflow_cpu-2.99.0 keras-3.99.0 tf_keras-2.99.1; do
+		printf 'Metadata-Version: 2.1\nName: %s\nVersion: %s\n' "${package%-*}" "${package#*-}" > "$T/site/$package.dist-info/METADATA"
+	done
+	ln -s /usr/bin/python3 "$T/bin/python3"
+	export PATH=$T/bin:$PATH PYTHONPATH=$T/site
+	cd "$T"
+	run -0 r --check-build
+	says "Found by $T/bin/python3:" '    TensorFlow 2.99.0: libberth_tf.so does not load: ' "$T/site/tensorflow/libtensorflow_framework.so.2" \
+		'    Keras 3.99.0' '    tf-keras 2.99.1'
+	PYTHONPATH='' run -0 r --check-build
+	says '    no TensorFlow' '    no Keras'
+	printf '#!/bin/sh\nexit 1\n' | install /dev/stdin "$T/bin/python3"
+	run -0 r --check-build
+	says '[X] Berth' "Not known: TensorFlow and Keras of python3: it can't run berth.frameworks"
+	run -0 timeout -k 5 60 env PATH=/nowhere "$RUNNER" --check-build
+	says 'Not known: TensorFlow and Keras of python3: No such file or directory'
 }

@@ -39,6 +39,20 @@ tested() { # NP FILE...
 }
 
 # bats test_tags=all
+@test "--check-build and --check name TensorFlow and Keras, and how its operations are done" {
+	need_tensorflow
+	PATH=${PYTHON%/*}:$PATH run -0 "$RUNNER" --check-build
+	says "Found by ${PYTHON%/*}/python3:" '    Keras '
+	grep -qE '^    TensorFlow 2\.[0-9.]+: libberth_tf.so loads$' <<< "$output"
+	printf 'import tensorflow as tf\nimport berth.tensorflow as hvd\n' > "$T/train.py"
+	checked() { BERTH_TENSORFLOW=$1 run -0 "$RUNNER" --check --start-timeout 100 -np 1 "$PYTHON" "$T/train.py"; }
+	checked op
+	grep -qE "2 imports of $T/train.py, TensorFlow [0-9.]+ with libberth_tf.so, Keras [0-9.]+" <<< "$output"
+	checked numpy
+	says ' without libberth_tf.so (BERTH_TENSORFLOW=numpy), Keras '
+}
+
+# bats test_tags=all
 @test "berth.tensorflow, with 2 ranks" {
 	need_tensorflow
 	tested 2 "$TESTS"

@@ -283,6 +283,30 @@ START_TEST(an_nccl_of_its_own)
 }
 END_TEST
 
+/* Modules that stand for them: the versions are TensorFlow's own, and that of Keras'
+ * package. */
+START_TEST(versions_of_frameworks)
+{
+	static const char package[] = "keras-3.9.dist-info";
+	char *path = xasprintf("%s/%s", folder, package);
+
+	mkdir(path, 0755);
+	write_file("keras-3.9.dist-info/METADATA",
+		   "Metadata-Version: 2.1\nName: keras\nVersion: 3.9\n");
+	write_file("tensorflow.py", "__version__ = '2.99'\n");
+	write_file("t.py", "import os\n");
+	try(PYTHON "t.py", "+1 import of t.py");
+	write_file("t.py", "import tensorflow as tf\n");
+	try(PYTHON "t.py", "+1 import of t.py, TensorFlow 2.99, Keras 3.9");
+	write_file("tensorflow.py", "");
+	try(PYTHON "t.py", "+1 import of t.py");
+	remove_file("tensorflow.py");
+	remove_file("keras-3.9.dist-info/METADATA");
+	rmdir(path);
+	free(path);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("job imports");
@@ -296,6 +320,7 @@ int main(void)
 	tcase_add_test(t, other_entries);
 	tcase_add_test(t, nothing_of_the_current_folder_runs);
 	tcase_add_test(t, an_nccl_of_its_own);
+	tcase_add_test(t, versions_of_frameworks);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);

@@ -17,11 +17,11 @@ from typing import Any, Callable, Final, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from .. import basics, library
+from .. import basics, frameworks, library
 from ..basics import ProcessSet, Sum, global_process_set
+from ..frameworks import FILE
 from ..operations import OPS
 
-FILE: Final = "libberth_tf.so"
 SCALED: Final = ("allreduce", "grouped_allreduce", "reducescatter", "grouped_reducescatter")
 KINDS: Final = (*SCALED, "allgather", "grouped_allgather", "broadcast", "alltoall", "join")
 SCALARS: Final = ("size", "local_size", "rank", "local_rank", "process_set_included")
@@ -57,19 +57,19 @@ def _load() -> Any:
     """The module that TensorFlow makes of the file; None: it is not used."""
     way = os.environ.get("BERTH_TENSORFLOW")
     if way == "numpy":
+        frameworks.unused = "BERTH_TENSORFLOW=numpy"
         return None
     try:
         path = library.beside(FILE)
         module = tf.load_op_library(path)
         so = ctypes.CDLL(path)
-        so.berth_tf_wrong.restype = ctypes.c_char_p
-        wrong = so.berth_tf_wrong()
-        if not wrong:
+        why = frameworks.wrong(so)
+        if why is None:
             basics.tell_of_sets(_teller(so))
             return module
-        why = wrong.decode(errors="replace")
     except (tf.errors.OpError, ImportError, OSError, AttributeError) as e:
         why = str(e)
+    frameworks.unused = why
     if way == "op":
         raise ImportError(f"{FILE} can't be used: {why}")
     if os.environ.get("RANK", "0") == "0":
