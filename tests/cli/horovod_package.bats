@@ -145,7 +145,7 @@ $P/as_horovod:$P:/a:/b" ]
 		assert hvd.SyncBatchNormalization and isinstance(hvd.SyncBatchNormalization, type)
 		print(hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist())
 	P
-	TF_CPP_MIN_LOG_LEVEL=3 run -0 timeout -k 5 200 "$RUNNER" --oversubscribe --horovod -np 2 "$PYTHON" "$T/train.py"
+	TF_CPP_MIN_LOG_LEVEL=3 run -0 --separate-stderr timeout -k 5 200 "$RUNNER" --oversubscribe --horovod -np 2 "$PYTHON" "$T/train.py"
 	[ "$(plain)" = $'[2.0, 2.0]\n[2.0, 2.0]' ]
 }
 
