@@ -343,6 +343,10 @@ bench: all
 	@tests/deps bench
 	+@tests/bench/run.sh
 
+# TensorFlow's part alone, 10 minutes; tests/bench/tensorflow.sh says how Horovod takes part.
+bench-tf: all
+	@tests/bench/tensorflow.sh
+
 # tests/soak/trainers.sh says so if they are not there.
 trainers: build/trainers/installed
 build/trainers/installed: tests/trainers.txt
@@ -444,6 +448,6 @@ clean:
 	rm -rf build
 
 .PHONY: all spank install-spank unit test-programs check check-all check-gpu gpu-pack ptx check-aarch64 golden fuzz fuzz-programs venv venv-jax venv-tf demo demo-torch trainers wheels \
-	lint format bench soak deps docs install uninstall clean
+	lint format bench bench-tf soak deps docs install uninstall clean
 .DELETE_ON_ERROR:
 -include $(shell find $O $(BUILD)/examples $(BUILD)/tests $(BUILD)/helpers $(BUILD)/fuzz $(BUILD)/replay -name '*.d' 2>/dev/null)
