@@ -45,7 +45,8 @@ void tf_status_fail_as(TF_OpKernelContext *ctx, const char *label, berth_result 
 	if (strstr(text, label))
 		tf_status_fail(ctx, status_code(result), "libberth: %s", text);
 	else
-		tf_status_fail(ctx, status_code(result), "libberth: %s: %s", label, text);
+		tf_status_fail(ctx, status_code(result), "libberth: %s: %s", label,
+			       text);
 }
 
 bool tf_status_end(TF_OpKernelContext *ctx, TF_Status *s)

@@ -4,7 +4,8 @@
  * time.  InvalidArgument: an argument is not valid.  ResourceExhausted: out of memory.
  * Unknown: everything else.  Horovod's scripts expect these.
  *
- * What libberth says begins with "libberth: ": berth/tensorflow/elastic.py looks for it. */
+ * What libberth says begins with "libberth: ": berth/tensorflow/elastic.py looks for
+ * it. */
 #ifndef BERTH_OPS_TF_STATUS_H
 #define BERTH_OPS_TF_STATUS_H
 

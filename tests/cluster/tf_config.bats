@@ -6,7 +6,7 @@
 # TensorFlow's own strategies by --tf-config, on one host and on two.  No GPU.
 load jobs
 
-TF=$ROOT/build/venv-tf/bin/python3
+TF=${TENSORFLOW_PYTHON:-$ROOT/build/venv-tf/bin/python3}
 
 setup_file() {
 	cluster_up 2
@@ -47,9 +47,10 @@ tf() { # OPTION...: runner on n0; four ranks import TensorFlow, perhaps beside o
 		    h = m.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(40), verbose=0)
 		    print("loss", h.history["loss"], flush=True)
 	P
-	for hosts in n1:2 n1,n2; do
+	for hosts in n1:2 n1,n2 n1:3 n1:2,n2; do
 		tf --tf-config -H $hosts "$TF" /vc/t/workers.py
-		[ "$(grep -c '^sum 2 3.0$' <<< "$output")" = 2 ]
+		case $hosts in n1:3 | n1:2,n2) sums='3 6.0' ;; *) sums='2 3.0' ;; esac
+		[ "$(grep -c "^sum $sums$" <<< "$output")" = "${sums%% *}" ] || { echo "$output"; false; }
 		[ "$(grep '^loss' <<< "$output" | sort -u | wc -l)" -le 1 ] || { echo "$output"; false; }
 	done
 }

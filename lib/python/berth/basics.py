@@ -141,7 +141,7 @@ class ProcessSet:
             self._added()
         elif number and _sets.get(number) is not self:  # a number that the caller has written
             process_set_of(number)
-            raise ValueError(f"The process set {number} is another one: use what hvd.add_process_set() returned.")
+            raise ValueError(f"The process set {number} is another one: use that of hvd.add_process_set().")
         return self.handle
 
     def included(self) -> bool:

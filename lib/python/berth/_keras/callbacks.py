@@ -133,7 +133,7 @@ class LearningRateScheduleCallback(_Callback):
             self.multiplier = multiplier
         else:
             factor = multiplier
-            self.multiplier = lambda epoch: factor ** (epoch - start_epoch)
+            self.multiplier = lambda epoch: float(factor ** (epoch - start_epoch))
 
     def _steps(self) -> int:
         steps = self.steps_per_epoch or self.params.get("steps")

@@ -1,7 +1,7 @@
 """Horovod's functions for programs of Keras: of values, in graphs of TensorFlow 1 in Keras' session."""
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Sequence, Type
+from typing import Callable, Dict, Mapping, Sequence, Type
 
 import tensorflow as tf
 
@@ -69,11 +69,12 @@ def reducescatter(value: object, name: str | None = None, op: int = Average) -> 
     return _result(hvd.reducescatter(tf.convert_to_tensor(value), op=op, name=name))
 
 
-def load_model(load: Callable[..., Any], filepath: object, custom_optimizers: Sequence[type] | None,
+def load_model(load: Callable[..., object], filepath: object, custom_optimizers: Sequence[type] | None,
                custom_objects: Mapping[str, object] | None, compression: Type[Compressor]) -> object:
     """The model of FILEPATH, as Keras' LOAD reads it; its optimizer reduces gradients."""
     known: Dict[str, object] = {cls.__name__: cls for cls in custom_optimizers or ()}
     model = load(filepath, custom_objects={**known, **(custom_objects or {})})
-    if getattr(model, "optimizer", None) is not None:
-        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        setattr(model, "optimizer", DistributedOptimizer(optimizer, compression=compression))
     return model

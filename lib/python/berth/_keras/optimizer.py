@@ -1,7 +1,7 @@
 """DistributedOptimizer for the optimizers of Keras 2, legacy or not, and of Keras 3.
 
-The result is of a subclass of the class of the user's optimizer, which has its name and module: a model that is
-saved with it loads without Berth.
+The result is of a subclass of the class of the user's optimizer, which has its name and module: a model that
+is saved with it loads without Berth.
 """
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Distributed2(_Distributed):
         """Horovod's programs call it, and then apply_gradients() with the result."""
         base: Any = super()
         if hasattr(base, "_compute_gradients"):
-            pairs = base._compute_gradients(loss, var_list, grad_loss, tape)
+            pairs: Pairs = base._compute_gradients(loss, var_list, grad_loss, tape)
         else:
             pairs = base.compute_gradients(loss, var_list, tape)
         self._is_reduced = False
@@ -91,7 +91,7 @@ class _Distributed2(_Distributed):
         return pairs
 
     def get_gradients(self, loss: object, params: Sequence[tf.Variable]) -> List[Gradient]:
-        """Those of the user's optimizer, for all ranks together.  apply_gradients() takes them as they are."""
+        """Those of the user's optimizer, for all ranks; apply_gradients() takes them as they are."""
         gradients = cast(Any, super()).get_gradients(loss, params)
         self._is_reduced = True
         return self._reduced(gradients, params)
@@ -116,7 +116,8 @@ class _Distributed2(_Distributed):
 class _Distributed3(_Distributed):
     """All ways to a step of Keras 3 go through apply()."""
 
-    def apply(self, grads: Sequence[Gradient], trainable_variables: Sequence[tf.Variable] | None = None) -> None:
+    def apply(self, grads: Sequence[Gradient],
+              trainable_variables: Sequence[tf.Variable] | None = None) -> None:
         """The step of the user's optimizer, with reduced gradients; of several passes at the last one."""
         me: Any = self
         step = cast(Any, super()).apply
@@ -135,9 +136,9 @@ class _Distributed3(_Distributed):
 
 
 def _reduces_first(scaler: type) -> None:
-    """SCALER, the LossScaleOptimizer of Keras 3, leaves out steps with infinite gradients: it has to look at the
-    reduced ones, or ranks would differ in what they leave out, and those that do a step would wait for the
-    others.  Keras wraps optimizers in it by itself, with the policy mixed_float16.
+    """SCALER, the LossScaleOptimizer of Keras 3, leaves out steps with infinite gradients.  It has to look at
+    the reduced ones: else ranks would differ in what they leave out, and those that do a step would wait for
+    the others.  Keras wraps optimizers in it by itself, with the policy mixed_float16.
     """
     apply = cast(Any, scaler).apply
     if hasattr(apply, "of_berth"):
@@ -214,7 +215,8 @@ def DistributedOptimizer(optimizer: Optimizer, name: str | None = None, device_d
     >>> optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
     >>> model = keras.Sequential([keras.layers.Dense(1)])
     >>> model.compile(optimizer=optimizer, loss="mse")
-    >>> _ = model.fit([[1.0]], [[2.0]], verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+    >>> callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    >>> _ = model.fit(np.ones([1, 1]), np.ones([1, 1]), verbose=0, callbacks=callbacks)
     """
     if op == Adasum:
         raise ValueError("Keras' optimizers have no op=Adasum: an optimizer of tf.compat.v1.train has.")
@@ -232,8 +234,8 @@ def PartialDistributedOptimizer(optimizer: Optimizer, name: str | None = None, d
                                 average_aggregated_gradients: bool = False, groups: Groups = None,
                                 process_set: ProcessSet = global_process_set, local_layers: object = None,
                                 scale_local_gradients: bool = True) -> Optimizer:
-    """DistributedOptimizer(), but the layers LOCAL_LAYERS, one or several, are each rank's own: their gradients
-    are not reduced.
+    """DistributedOptimizer(), but the layers LOCAL_LAYERS, one or several, are each rank's own: their
+    gradients are not reduced.
 
     >>> layer = keras.layers.Dense(1)
     >>> layer.build((None, 2))
@@ -244,6 +246,6 @@ def PartialDistributedOptimizer(optimizer: Optimizer, name: str | None = None, d
                                 average_aggregated_gradients, groups=groups, process_set=process_set,
                                 scale_local_gradients=scale_local_gradients)
     for variable in local_variables(local_layers):
-        inner = getattr(made, "inner_optimizer", made)
+        inner: Any = getattr(made, "inner_optimizer", made)
         inner.register_local_var(variable)
     return made

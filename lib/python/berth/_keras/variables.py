@@ -11,7 +11,7 @@ from ..tensorflow.functions import broadcast_variables
 from ..tensorflow.util import variable_of
 
 
-def backend() -> Any:
+def _backend() -> Any:
     """Keras 2, which has a session."""
     return tf.compat.v1.keras.backend
 
@@ -22,7 +22,7 @@ def learning_rate(optimizer: tf.keras.optimizers.Optimizer) -> float:
     if callable(rate):
         rate = rate(optimizer.iterations)
     if not tf.executing_eagerly():
-        rate = backend().get_value(rate)
+        rate = _backend().get_value(rate)
     return float(rate)
 
 
@@ -30,7 +30,7 @@ def broadcast(variables: Sequence[tf.Variable], root_rank: int) -> None:
     """VARIABLES become those of ROOT_RANK, now."""
     operation = broadcast_variables(variables, root_rank)
     if operation is not None:
-        backend().get_session().run(operation)
+        _backend().get_session().run(operation)
 
 
 def scale_velocities(optimizer: tf.keras.optimizers.Optimizer, factor: float) -> None:
@@ -39,7 +39,7 @@ def scale_velocities(optimizer: tf.keras.optimizers.Optimizer, factor: float) ->
         if tf.executing_eagerly():
             variable.assign(variable * tf.cast(factor, variable.dtype))
         else:
-            backend().set_value(variable, backend().get_value(variable) * factor)
+            _backend().set_value(variable, _backend().get_value(variable) * factor)
 
 
 def _velocities(optimizer: tf.keras.optimizers.Optimizer) -> Sequence[tf.Variable]:

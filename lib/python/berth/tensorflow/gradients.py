@@ -3,10 +3,9 @@
     reducer = Reducer(Options(op=Sum), "DistributedGradientTape")
     gradients = reducer.reduce(gradients, variables)
 
-In a graph each gradient is an operation of its own, which begins when the gradient is there; but small ones are
-one together.  Ranks meet by the place of the variable among all of them, so a rank may have ops that others
-lack.  In eager mode, where all
-gradients are there at once, they are one request.
+In a graph each gradient is an operation of its own, which begins when the gradient is there; but small ones
+are one together.  Ranks meet by the place of the variable among all of them, so a rank may have ops that
+others lack.  In eager mode, where all gradients are there at once, they are one request.
 """
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ class Options(NamedTuple):
     PREDIVIDE: an average is divided by it before it is summed, and the rest behind.
     GROUPS: a number of groups, or lists of variables: the gradients of a group are one request.
     PROCESS_SET: the ranks; on others gradients stay as they are.
-    SCALE_LOCAL: gradients of local variables, which are not reduced, are divided by the number of ranks, as an
-    average of the others is.
+    SCALE_LOCAL: gradients of local variables, which are not reduced, are divided by the number of ranks, as
+    an average of the others is.
     """
     device_dense: str = ""
     device_sparse: str = ""
@@ -146,10 +145,9 @@ class Reducer:
     def _request(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices], indices: Sequence[int]
                  ) -> List[tf.Tensor | tf.IndexedSlices]:
         device_dense, device_sparse, compression, _, op, predivide, _, process_set, _ = self.options
-        scaled = {} if predivide == 1.0 else {"prescale_factor": 1 / predivide, "postscale_factor": predivide}
         name = None if tf.executing_eagerly() else f"{self.label}.{indices[0]}"
         if len(gradients) > 1:
             return mpi_ops.grouped_allreduce(gradients, None, device_dense, device_sparse, compression, op,
-                                             name=name, process_set=process_set, **scaled)
-        return [mpi_ops.allreduce(gradients[0], None, device_dense, device_sparse, compression, op, name=name,
-                                  process_set=process_set, **scaled)]
+                                             1 / predivide, predivide, process_set, name=name)
+        return [mpi_ops.allreduce(gradients[0], None, device_dense, device_sparse, compression, op,
+                                  1 / predivide, predivide, name, process_set)]

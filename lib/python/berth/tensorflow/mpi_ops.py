@@ -198,7 +198,8 @@ def _own_rows(call: ops.Call, i: int, grad: tf.Tensor) -> tf.Tensor:
 
 @ops.gradient("allgather")
 def _allgather_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
-    grad = ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"), call.arguments._replace(op=Average))
+    grad = ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"),
+                   call.arguments._replace(op=Average))
     return [_own_rows(call, 0, grad)]
 
 

@@ -16,10 +16,10 @@ v1 = tf.compat.v1
 Pairs = Sequence[Tuple[Gradient, tf.Variable]]
 
 
-class _Wrapped(v1.train.Optimizer):  # type: ignore[misc]
+class _Wrapped(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """What OPTIMIZER is asked for goes to it."""
 
-    def __init__(self, optimizer: v1.train.Optimizer, name: str | None, use_locking: bool) -> None:
+    def __init__(self, optimizer: tf.compat.v1.train.Optimizer, name: str | None, use_locking: bool) -> None:
         super().__init__(use_locking, name or f"Distributed{type(optimizer).__name__}")
         self._optimizer = optimizer
 
@@ -39,7 +39,7 @@ class _Wrapped(v1.train.Optimizer):  # type: ignore[misc]
 class _Distributed(_Wrapped):
     """compute_gradients() reduces what that of OPTIMIZER computes."""
 
-    def __init__(self, optimizer: v1.train.Optimizer, name: str | None, use_locking: bool,
+    def __init__(self, optimizer: tf.compat.v1.train.Optimizer, name: str | None, use_locking: bool,
                  reducer: Reducer, passes: Passes | None) -> None:
         super().__init__(optimizer, name, use_locking)
         self._reducer, self._agg_helper = reducer, passes
@@ -73,11 +73,11 @@ class _Distributed(_Wrapped):
 
 
 class _Delta(_Wrapped):
-    """Each rank does the step of OPTIMIZER; at each PASSES-th step the ways that the variables have gone on the
-    ranks are combined by Adasum.
+    """Each rank does the step of OPTIMIZER; at each PASSES-th step the ways that the variables have gone on
+    the ranks are combined by Adasum.
     """
 
-    def __init__(self, optimizer: v1.train.Optimizer, name: str | None, use_locking: bool,
+    def __init__(self, optimizer: tf.compat.v1.train.Optimizer, name: str | None, use_locking: bool,
                  reducer: Reducer, passes: int) -> None:
         super().__init__(optimizer, name, use_locking)
         self._reducer, self._passes = reducer, passes
@@ -158,7 +158,8 @@ def DistributedOptimizer(optimizer: object, name: str | None = None, use_locking
     SPARSE_AS_DENSE: tf.IndexedSlices are reduced as dense tensors.
     BACKWARD_PASSES_PER_STEP: so many gradients are added up on each rank before they are reduced;
     AVERAGE_AGGREGATED_GRADIENTS: and divided by that number.
-    OP: Average, Sum, Min, Max, Product; Adasum, not for Keras: each rank does its step, and these are combined.
+    OP: Average, Sum, Min, Max, Product; Adasum, not for Keras: each rank does its step, and Adasum combines
+    these.
     GRADIENT_PREDIVIDE_FACTOR: an average is divided by it before it is summed, and the rest behind.
     GROUPS: a number of groups, or lists of variables: the gradients of one group are one request.  NUM_GROUPS
     is its older name.

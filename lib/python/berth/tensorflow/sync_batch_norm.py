@@ -45,12 +45,14 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
 
 def _name() -> str | None:
-    """In a graph: of the next such operation in it.  The names of Keras' layers are numbered through all models
-    of a rank, and a rank may have made one more.
+    """In a graph: of the next such operation in it and the functions that it calls.  The names of Keras' layers are numbered through all
+    models of a rank, and a rank may have made one more.
     """
     if tf.executing_eagerly():
         return None
     graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
     number = getattr(graph, "_berth_moments", 0)
     graph._berth_moments = number + 1
     return f"SyncBatchNormalization.{number}"

@@ -1,8 +1,7 @@
 """Tapes whose gradients are those of all ranks."""
 from __future__ import annotations
 
-import functools
-from typing import Any, List, Sequence, Tuple, Type, cast
+from typing import Any, Dict, List, Sequence, Tuple, Type, cast
 
 import tensorflow as tf
 
@@ -38,10 +37,13 @@ class _Distributed(tf.GradientTape):  # type: ignore[misc]
                 [(v, g) for v, g in pairs if not self._reducer.is_local(v)])
 
 
-@functools.lru_cache(maxsize=None)
+_classes: Dict[type, Any] = {}  # loops of eager mode make a tape for each step
+
+
 def _class_of(base: type) -> Any:
-    """Loops of eager mode make a tape for each step."""
-    return type(base.__name__, (_Distributed, base), {})
+    if base not in _classes:
+        _classes[base] = type(base.__name__, (_Distributed, base), {})
+    return _classes[base]
 
 
 def _made(gradtape: tf.GradientTape, options: Options) -> tf.GradientTape:

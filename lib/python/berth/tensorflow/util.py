@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, Sequence
+from typing import Callable, Sequence, cast
 
 import tensorflow as tf
 
@@ -25,7 +25,7 @@ def variable_of(variable: tf.Variable) -> tf.Variable:
 def optimizer_variables(optimizer: tf.keras.optimizers.Optimizer | None) -> Sequence[tf.Variable]:
     """What OPTIMIZER keeps from step to step, in any Keras; nothing of None."""
     variables = getattr(optimizer, "variables", ())
-    return variables() if callable(variables) else variables
+    return cast("Sequence[tf.Variable]", variables() if callable(variables) else variables)
 
 
 def vars_to_refs(vars: Sequence[tf.Variable] | tf.Variable) -> object:

@@ -10,7 +10,7 @@ from berth.tensorflow import elastic
 from berth.tensorflow.util import optimizer_variables
 
 RANK, SIZE = hvd.rank(), hvd.size()
-IS_2 = hasattr(tf.keras.optimizers, "legacy") and tf.keras.__version__ < "3"
+IS_2 = not hasattr(tf.keras, "ops")  # Keras 3 has them
 SGDS = [tf.keras.optimizers.SGD] + ([tf.keras.optimizers.legacy.SGD] if IS_2 else [])
 only_2 = pytest.mark.skipif(not IS_2, reason="Keras 3 has no sessions")
 

@@ -21,7 +21,7 @@ def gradients_of(variables, is_graph, loss=scaled_loss, **arguments):
             target = loss(variables)
         return hvd.DistributedGradientTape(tape, **arguments).gradient(target, variables)
 
-    return [g.numpy() if isinstance(g, tf.Tensor) else g for g in (tf.function(compute) if is_graph else compute)()]
+    return [g.numpy() for g in (tf.function(compute) if is_graph else compute)()]
 
 
 def three_variables():

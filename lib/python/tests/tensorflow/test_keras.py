@@ -178,7 +178,8 @@ def test_a_saved_model_needs_no_berth():
         plain = keras.models.load_model(path)
         assert type(plain.optimizer) is keras.optimizers.Adam
         again = hvd.load_model(path)
-    assert type(again.optimizer) is not keras.optimizers.Adam and isinstance(again.optimizer, keras.optimizers.Adam)
+    assert type(again.optimizer) is not keras.optimizers.Adam
+    assert isinstance(again.optimizer, keras.optimizers.Adam)
     for made in (model, plain, again):
         assert int(made.optimizer.iterations) == 1
     again.fit(x, y, verbose=0)
