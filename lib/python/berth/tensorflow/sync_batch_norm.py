@@ -45,8 +45,8 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
 
 def _name() -> str | None:
-    """In a graph: of the next such operation in it and the functions that it calls.  The names of Keras' layers are numbered through all
-    models of a rank, and a rank may have made one more.
+    """In a graph: of the next such operation in it and in the functions that it calls.  The names of Keras'
+    layers are numbered through all models of a rank, and a rank may have made one more.
     """
     if tf.executing_eagerly():
         return None
