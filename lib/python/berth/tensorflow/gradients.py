@@ -106,7 +106,7 @@ class Reducer:
     def reduce(self, gradients: Sequence[Gradient], sources: Sequence[tf.Variable | tf.Tensor]
                ) -> List[Gradient]:
         """GRADIENTS of SOURCES, those that are None left out, for all ranks together."""
-        out = list(gradients)
+        out = [None if g is None else self._as_sent(g) for g in gradients]
         if self.is_alone():
             return out
         mine = {i for i, source in enumerate(sources) if self.is_local(source)}
@@ -114,7 +114,7 @@ class Reducer:
             n = self.options.process_set.size()
             for i in mine:
                 out[i] = None if out[i] is None else _divided(out[i], n)
-        given = {i: self._as_sent(g) for i, g in enumerate(gradients) if g is not None and i not in mine}
+        given = {i: g for i, g in enumerate(out) if g is not None and i not in mine}
         for indices in self._requests(given, sources):
             for i, reduced in zip(indices, self._request([given[i] for i in indices], indices)):
                 out[i] = reduced

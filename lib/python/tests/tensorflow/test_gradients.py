@@ -51,6 +51,8 @@ def test_what_else_a_tape_takes(is_graph):
     np.testing.assert_allclose(made[0], average)
     with pytest.raises(ValueError, match="op=Average only"):
         gradients_of(variables, is_graph, gradient_predivide_factor=4.0, op=hvd.Sum)
+    if SIZE == 1:
+        return
     ranks = hvd.add_process_set([0])
     try:
         np.testing.assert_allclose(gradients_of(variables, is_graph, process_set=ranks)[0], RANK + 1.0)
