@@ -12,8 +12,12 @@ cd "$ROOT"
 python=${HOROVOD_PYTHON:-${TENSORFLOW_PYTHON:-$ROOT/build/venv-tf/bin/python3}}
 [ -x "$python" ] || { echo "skipped: TensorFlow (no $python; make venv-tf installs it)"; exit 0; }
 logs=$BUILD/bench/tensorflow
-mkdir -p "$logs"
-export PYTHONPATH=$ROOT/lib/python PYTHONDONTWRITEBYTECODE=1 BERTH_LIBRARY=$BUILD/lib/libberth.so
+rm -rf "$logs/python"
+mkdir -p "$logs/python"
+# compiled, as pip installs it and as Horovod is there: else each import compiles it
+cp -r "$ROOT/lib/python/berth" "$logs/python"
+"$python" -m compileall -q "$logs/python"
+export PYTHONPATH=$logs/python PYTHONDONTWRITEBYTECODE=1 BERTH_LIBRARY=$BUILD/lib/libberth.so
 export BERTH_TENSORFLOW=op OMP_NUM_THREADS=1 TF_CPP_MIN_LOG_LEVEL=3
 
 names=()
