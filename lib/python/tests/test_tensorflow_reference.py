@@ -18,8 +18,9 @@ PARTS = {"tensorflow.elastic": hvd, "keras.callbacks": berth.keras, "keras.elast
          "tensorflow.keras.callbacks": hvd.keras, "tensorflow.keras.elastic": hvd.keras}
 ALL = {name: (hvd, thing) for name, thing in OWN.items()}
 for package, of in (("tensorflow.keras", hvd.keras), ("keras", berth.keras)):
-    ALL.update({f"{package}.{name}": (of, getattr(of, name)) for name in of.__all__
-                if getattr(of, name) is not getattr(berth, name, None) and inspect.isroutine(getattr(of, name))})
+    names = [name for name in of.__all__ if getattr(of, name) is not getattr(berth, name, None)]
+    ALL.update({f"{package}.{name}": (of, getattr(of, name)) for name in names
+                if inspect.isroutine(getattr(of, name))})
 for part, of in PARTS.items():
     module = getattr(of, part.rpartition(".")[2])
     ALL.update({f"{part}.{name}": (of, getattr(module, name)) for name in module.__all__
