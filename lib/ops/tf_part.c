@@ -121,13 +121,12 @@ static const char *part_shape(const TF_Tensor *in, bool has_rows, char *text, si
 	return text;
 }
 
-/* An equal share of ROWS, and one more on the first ranks. */
-static void part_share(uint64_t rows, const struct tf_part *part, int ranks)
+void tf_part_share(uint64_t rows, uint64_t row, int ranks, uint64_t *counts)
 {
 	uint64_t n = (uint64_t)ranks;
 
 	for (uint64_t r = 0; r < n; r++)
-		part->counts[r] = (rows / n + (r < rows % n)) * part->row;
+		counts[r] = (rows / n + (r < rows % n)) * row;
 }
 
 /* COUNTS of SPLITS, which is empty for an equal share.  False: the op has failed. */
@@ -145,7 +144,7 @@ static bool part_split(const struct tf_part *part, const TF_Tensor *splits, int 
 		return false;
 	}
 	if (n == 0) {
-		part_share((uint64_t)rows, part, ranks);
+		tf_part_share((uint64_t)rows, part->row, ranks, part->counts);
 		return true;
 	}
 	if (n != ranks) {
@@ -230,7 +229,7 @@ static bool part_fill(struct tf_part *part, const struct tf_kernel *k,
 		break;
 	case BERTH_REDUCESCATTER:
 		part->counts = numbers;
-		part_share(rows, part, group->ranks);
+		tf_part_share(rows, part->row, group->ranks, part->counts);
 		d->in_counts = part->counts;
 		part_allocate(
 			part,

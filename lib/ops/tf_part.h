@@ -4,12 +4,7 @@
 
 #include "lib/ops/tf_abi.h"
 #include "lib/ops/tf_kernel.h"
-
-/* The ranks that do it. */
-struct tf_group {
-	berth_set *set;
-	int rank, ranks;
-};
+#include "lib/ops/tf_sets.h"
 
 struct tf_part {
 	TF_OpKernelContext *ctx;
@@ -24,6 +19,9 @@ struct tf_part {
 	void *stand_in;
 };
 
+/* COUNTS get an equal share of ROWS for each rank, and one row more for the first ones
+ * where that does not come out even.  ROW: the elements in one. */
+void tf_part_share(uint64_t rows, uint64_t row, int ranks, uint64_t *counts);
 /* How many numbers a part of KIND keeps for each rank. */
 int tf_part_numbers(int kind);
 /* Describe input I of CTX in D, with GROUP's ranks, and allocate the output where its

@@ -8,7 +8,6 @@
 #include "lib/ops/tf_done.h"
 #include "lib/ops/tf_kernel.h"
 #include "lib/ops/tf_part.h"
-#include "lib/ops/tf_sets.h"
 #include "lib/ops/tf_status.h"
 
 enum {
@@ -45,23 +44,13 @@ static void run_drop(struct flight *f)
 static bool run_find_group(TF_OpKernelContext *ctx, const struct tf_kernel *k,
 			   struct tf_group *group)
 {
-	int64_t id = k->attribute[TF_ATTRIBUTE_process_set_id];
+	char why[128];
+	bool is_found = tf_sets_group(k->attribute[TF_ATTRIBUTE_process_set_id], group,
+				      why, sizeof why);
 
-	if (berth_rank() < 0) {
-		tf_status_fail(ctx, TF_FAILED_PRECONDITION,
-			       "Horovod has not been initialized; use hvd.init().");
-		return false;
-	}
-	if (!tf_sets_find(id, &group->set)) {
-		tf_status_fail(ctx, TF_FAILED_PRECONDITION,
-			       "%s: there is no process set %lld: it is not added yet, "
-			       "or was removed",
-			       k->label, (long long)id);
-		return false;
-	}
-	group->rank = group->set ? berth_set_rank(group->set) : berth_rank();
-	group->ranks = group->set ? berth_set_size(group->set) : berth_size();
-	return true;
+	if (!is_found)
+		tf_status_fail(ctx, TF_FAILED_PRECONDITION, "%s: %s", k->label, why);
+	return is_found;
 }
 
 /* A call of N tensors, with room for what its parts need of each rank.  NULL: the op

@@ -1,6 +1,7 @@
 #include "lib/ops/tf_sets.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +37,8 @@ int berth_tf_set(int id, berth_set *set, int is_known)
 	return result;
 }
 
-bool tf_sets_find(int64_t id, berth_set **set)
+/* SET gets that of ID.  False: there is none. */
+static bool sets_find(int64_t id, berth_set **set)
 {
 	bool is_known;
 
@@ -49,4 +51,23 @@ bool tf_sets_find(int64_t id, berth_set **set)
 		*set = rows[id].set;
 	pthread_mutex_unlock(&lock);
 	return is_known;
+}
+
+bool tf_sets_group(int64_t id, struct tf_group *group, char *why, size_t bytes)
+{
+	if (berth_rank() < 0) {
+		snprintf(why, bytes,
+			 "Horovod has not been initialized; use hvd.init().");
+		return false;
+	}
+	if (!sets_find(id, &group->set)) {
+		snprintf(why, bytes,
+			 "there is no process set %lld: it is not added yet, or was "
+			 "removed",
+			 (long long)id);
+		return false;
+	}
+	group->rank = group->set ? berth_set_rank(group->set) : berth_rank();
+	group->ranks = group->set ? berth_set_size(group->set) : berth_size();
+	return true;
 }

@@ -12,7 +12,14 @@
 int berth_tf_set(int id, berth_set *set, int is_known)
 	__attribute__((visibility("default")));
 
-/* SET gets that of ID; of 0 it is NULL, all ranks.  False: there is none. */
-bool tf_sets_find(int64_t id, berth_set **set);
+/* The ranks that do an operation. */
+struct tf_group {
+	berth_set *set; /* NULL: all ranks */
+	int rank, ranks;
+};
+
+/* GROUP gets the ranks of the set ID; of 0 it is all.  RANK is -1 if this rank is not
+ * among them.  False: there are none, and WHY says why. */
+bool tf_sets_group(int64_t id, struct tf_group *group, char *why, size_t bytes);
 
 #endif

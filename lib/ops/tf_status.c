@@ -4,12 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_MAX = 4096 };
-
 void tf_status_fail(TF_OpKernelContext *ctx, TF_Code code, const char *format, ...)
 {
 	TF_Status *s = TF_NewStatus();
-	char text[TEXT_MAX];
+	char text[TF_STATUS_MAX];
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -35,18 +33,25 @@ static TF_Code status_code(berth_result result)
 	}
 }
 
-void tf_status_fail_as(TF_OpKernelContext *ctx, const char *label, berth_result result)
+void tf_status_text(char *text, size_t bytes, const char *label, berth_result result)
 {
 	const struct berth_error *e = berth_last_error();
-	const char *text = e && e->result == result && e->text ? e->text : "";
+	const char *said = e && e->result == result && e->text ? e->text : "";
 
-	if (!text[0])
-		text = berth_result_text(result);
-	if (strstr(text, label))
-		tf_status_fail(ctx, status_code(result), "libberth: %s", text);
+	if (!said[0])
+		said = berth_result_text(result);
+	if (strstr(said, label))
+		snprintf(text, bytes, "libberth: %s", said);
 	else
-		tf_status_fail(ctx, status_code(result), "libberth: %s: %s", label,
-			       text);
+		snprintf(text, bytes, "libberth: %s: %s", label, said);
+}
+
+void tf_status_fail_as(TF_OpKernelContext *ctx, const char *label, berth_result result)
+{
+	char text[TF_STATUS_MAX];
+
+	tf_status_text(text, sizeof text, label, result);
+	tf_status_fail(ctx, status_code(result), "%s", text);
 }
 
 bool tf_status_end(TF_OpKernelContext *ctx, TF_Status *s)
