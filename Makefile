@@ -21,6 +21,7 @@ DESTDIR ?=
 BUILD ?= build
 FUZZ_S ?= 60
 CC = gcc
+CXX = g++
 OBJCOPY = objcopy
 CFLAGS ?= -O2 -g -D_FORTIFY_SOURCE=2
 
@@ -52,8 +53,10 @@ objects = $(patsubst %.c,$O/%.o,$(call sources,$1))
 common := $(call objects,common)
 launcher := $(call objects,launcher)
 agent := $(call objects,agent)
-ops := $(patsubst %.c,$O/%.o,$(wildcard lib/ops/*.c))
+ops := $(patsubst %.c,$O/%.o,$(wildcard lib/ops/*.c)) $O/lib/ops/tf_xla.cc.o
 lib := $(filter-out $(ops),$(call objects,lib))
+CXXFLAGS ?= $(if $(SAN),-O2 -g,$(CFLAGS))
+LIBRARY_CXX := $(filter /%,$(shell $(CXX) -print-file-name=libstdc++.so 2> /dev/null))
 
 # Static where archives exist: a runner that links shared libraries starts later, and an
 # agent that does can't be sent to a host with nothing installed.
@@ -114,10 +117,17 @@ TF_STUB := $(BUILD)/lib/stub/libtensorflow_framework.so.2
 $(TF_STUB): Makefile
 	@mkdir -p $(@D)
 	$(CC) -shared -Wl,-soname,$(@F) -o $@ -xc /dev/null
+# XLA's part is C++.  Where that does not build, an empty object is in its place.
+$O/lib/ops/tf_xla.cc.o: lib/ops/tf_xla.cc Makefile
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -D_GNU_SOURCE -D_GLIBCXX_USE_CXX11_ABI=1 -I. -Wall -Wextra $(CPPFLAGS) $(CXXFLAGS) -fPIC \
+		-fvisibility=hidden -fno-exceptions -fno-rtti -fstack-protector-strong -MMD -MP -MF $@.d -MT $@ -c -o $@ $< || { \
+		echo 'note: no C++: with TensorFlow, berth cannot be used in functions of jit_compile=True'; \
+		$(CC) -c -o $@ -xc /dev/null; }
 $(LIBBERTH_TF): $(ops) $(TF_STUB) lib/ops/libberth_tf.map $(LIBBERTH) Makefile
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared $(HARDEN_LIBRARY) -Wl,-soname,$(@F) -Wl,-z,nodelete \
 		-Wl,--version-script=lib/ops/libberth_tf.map -Wl,-rpath,'$$ORIGIN' -o $@ $(ops) \
-		-Wl,--no-as-needed $(TF_STUB) -L$(BUILD)/lib -lberth -Wl,--as-needed -lpthread
+		-Wl,--no-as-needed $(TF_STUB) -L$(BUILD)/lib -lberth -Wl,--as-needed $(LIBRARY_CXX) -lpthread -ldl
 $(BUILD)/include/berth.h: lib/berth.h
 	@mkdir -p $(@D)
 	install -m 644 $< $@
@@ -337,7 +347,7 @@ lint:
 	@tests/deps build check lint
 	+@tests/lint.sh
 format:
-	clang-format -i $(wildcard common/*.[ch] contrib/*/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] examples/*.c bench/*.c)
+	clang-format -i $(wildcard lib/*/*.cc common/*.[ch] contrib/*/*.[ch] launcher/*.[ch] agent/*.[ch] lib/*.[ch] lib/*/*.[ch] launcher/*/*.[ch] agent/*/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] examples/*.c bench/*.c)
 
 bench: all
 	@tests/deps bench

@@ -9,7 +9,7 @@ shopt -s nullglob
 export LC_ALL=C.UTF-8
 build=${BUILD:-build}
 dialect=(-std=c11 -D_GNU_SOURCE -I. -I"$build")
-programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch] lib/*/*.[ch] contrib/*/*.[ch])
+programs=(common/*.[ch] {launcher,agent}/*.[ch] {launcher,agent}/*/*.[ch] lib/*.[ch] lib/*/*.[ch] lib/*/*.cc contrib/*/*.[ch])
 tests=(tests/*/*.[ch] tests/*/*/*.[ch] examples/*.c)
 defs=(common/*.def launcher/*.def agent/*.def lib/*/*.def)
 shell=(.ci/run tests/run tests/deps)

@@ -31,11 +31,11 @@ tested() { # NP FILE...
 	[ "$status $(grep -c '^[0-9]* passed' <<< "$output")" = "0 $1" ] || { echo "$output"; return 1; }
 }
 
-@test "the ops need libberth and TensorFlow by their sonames, and show two functions" {
+@test "the ops need libberth and TensorFlow by their sonames, and show three functions" {
 	run -0 readelf -dW "$BUILD/lib/libberth_tf.so"
 	says "Shared library: [libtensorflow_framework.so.2]" "Shared library: [libberth.so."
 	run -0 nm -D --defined-only --format=just-symbols "$BUILD/lib/libberth_tf.so"
-	[ "$(sort <<< "$output")" = $'berth_tf_set\nberth_tf_wrong' ]
+	[ "$(sort <<< "$output")" = $'berth_tf_set\nberth_tf_wrong\nberth_tf_xla' ]
 }
 
 # bats test_tags=all

@@ -5,6 +5,8 @@ ranks meet by the names of nodes, in any order; in eager mode in the order of th
 
 TENSOR: of the types of Horovod, or bfloat16, on any device; those of a GPU are copied to the host and back.
 All ranks give the same type and shape, unless it is said otherwise.
+In a function of jit_compile=True, on the CPU: allreduce, broadcast, and, of equal shapes, allgather and
+reducescatter; a function that is called there must not have been traced outside before.
 NAME: of the node; without it one that the name of TENSOR makes.
 OP: Average, Sum, Min, Max, Product or Adasum; without it Average.  AVERAGE=False is the older op=Sum.
 PRESCALE_FACTOR, POSTSCALE_FACTOR: each element is multiplied by them, before and behind the reduction.
@@ -188,6 +190,8 @@ def _own_rows(call: ops.Call, i: int, grad: tf.Tensor) -> tf.Tensor:
     """Of GRAD, which has the rows of all ranks, those of this rank's input I."""
     arguments, name = call.arguments, _gradient_name(call, f"Rows{i}")
     me = arguments.process_set.rank()
+    if ops.is_compiled():  # all ranks have the same number of rows
+        return grad[me * tensor.shape[0]:(me + 1) * tensor.shape[0]]
     with tf.device("/cpu:0"):
         rows = allgather(tf.shape(call.inputs[i])[:1], name, arguments.ignore_name_scope,
                          arguments.process_set)

@@ -3,7 +3,7 @@
     outputs = ops.run("allreduce", [tensor], name, Arguments(op=Sum))
 
 KIND is the name of an op in lib/ops/tf_ops.def, in small letters.  In eager mode the op blocks; in graphs it
-is asynchronous, and ranks meet by the names of nodes.
+is asynchronous, and ranks meet by the names of nodes.  XLA compiles no ops: see xla.py.
 
 BERTH_TENSORFLOW in the environment: "op" makes it an error if the ops do not load, "numpy" does without them.
 """
@@ -117,18 +117,32 @@ def _attributes(kind: str, arguments: Arguments) -> dict[str, int]:
     return attributes
 
 
+def is_compiled() -> bool:
+    """Whether what is called now is a part of a function that XLA compiles."""
+    if tf.executing_eagerly():
+        return False
+    from . import xla
+    return xla.compiles()
+
+
 def run(kind: str, inputs: Sequence[object], name: str | None, arguments: Arguments) -> tf.Tensor:
     """The output of the op KIND for INPUTS, or its outputs."""
+    is_eager = tf.executing_eagerly()
+    if not is_eager and is_compiled():
+        from . import xla
+        return xla.run(kind, inputs, name, arguments)
     if _module is None:
         from . import fallback
         return fallback.run(kind, inputs, name, arguments)
-    if tf.executing_eagerly():
+    if is_eager:
         return _now[kind](*inputs, **_attributes(kind, arguments))
     return _in_graph[kind](*inputs, name=name, **_attributes(kind, arguments))
 
 
 def join(name: str | None) -> tf.Tensor:
     """The last rank to join."""
+    if is_compiled():
+        return run("join", (), name, Arguments())
     if _module is None:
         from . import fallback
         return fallback.join()
@@ -137,6 +151,8 @@ def join(name: str | None) -> tf.Tensor:
 
 def scalar(kind: str, process_set_id: int | None, name: str | None) -> tf.Tensor:
     """A number of the world, or of the process set, when the graph runs."""
+    if is_compiled():
+        return run(f"{kind}_op", (), name, Arguments())
     if _module is None:
         from . import fallback
         return fallback.scalar(kind, process_set_id)
