@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from ..basics import Adasum, Average, ProcessSet, global_process_set
 from ..operations import number_of_groups
+from ..tensorflow import xla
 from ..tensorflow.compression import Compression, Compressor
 from ..tensorflow.gradients import Gradient, Groups, Options, Reducer
 from ..tensorflow.passes import Passes
@@ -116,6 +117,8 @@ class _Distributed2(_Distributed):
 class _Distributed3(_Distributed):
     """All ways to a step of Keras 3 go through apply()."""
 
+    never_auto_jit = True  # see xla.never_auto_jit()
+
     def apply(self, grads: Sequence[Gradient],
               trainable_variables: Sequence[tf.Variable] | None = None) -> None:
         """The step of the user's optimizer, with reduced gradients; of several passes at the last one."""
@@ -171,6 +174,7 @@ def distributed(optimizer: Optimizer, settings: Settings, name: str | None) -> O
     if is_new:
         import keras
         _reduces_first(keras.optimizers.LossScaleOptimizer)
+        xla.never_auto_jit(keras)
     if hasattr(old, "inner_optimizer"):
         setattr(old, "inner_optimizer" if is_new else "_optimizer",
                 distributed(old.inner_optimizer, settings, name))

@@ -191,7 +191,7 @@ def _own_rows(call: ops.Call, i: int, grad: tf.Tensor) -> tf.Tensor:
     arguments, name = call.arguments, _gradient_name(call, f"Rows{i}")
     me = arguments.process_set.rank()
     if ops.is_compiled():  # all ranks have the same number of rows
-        return grad[me * tensor.shape[0]:(me + 1) * tensor.shape[0]]
+        return grad[me * call.inputs[i].shape[0]:(me + 1) * call.inputs[i].shape[0]]
     with tf.device("/cpu:0"):
         rows = allgather(tf.shape(call.inputs[i])[:1], name, arguments.ignore_name_scope,
                          arguments.process_set)

@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import clib, library
+from ..frameworks import FILE
 from ..operations import OPS
 from . import arrays, ops
 
@@ -63,7 +64,7 @@ def why_not() -> str:
     try:
         from tensorflow.compiler.tf2xla.ops import gen_xla_ops
         gen_xla_ops.xla_custom_call_v2
-        so = ctypes.CDLL(library.beside(ops.FILE))
+        so = ctypes.CDLL(library.beside(FILE))
         so.berth_tf_xla.restype = ctypes.c_char_p
         wrong = so.berth_tf_xla()
     except (ImportError, OSError, AttributeError) as e:
@@ -181,7 +182,7 @@ def _call(kind: str, tensors: Sequence[tf.Tensor], name: str | None, arguments: 
         raise _refusal(kind, "on a GPU")
     order.assign(last, read_value=False)
     setattr(graph, _LAST, last)
-    return made
+    return cast(List[tf.Tensor], made)
 
 
 def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Arguments) -> object:
@@ -198,7 +199,7 @@ def run(kind: str, inputs: Sequence[object], name: str | None, arguments: ops.Ar
         def grad(*upstream: tf.Tensor) -> object:
             was, _here.is_gradient = _here.is_gradient, True
             try:
-                return ops.gradients[kind](ops.Call(arguments, tensors, made), *upstream)
+                return ops.gradients[kind](ops.Call(name, arguments, tensors, made), *upstream)
             finally:
                 _here.is_gradient = was
 
@@ -216,8 +217,8 @@ def never_auto_jit(keras: ModuleType) -> None:
     wraps one, take jit_compile="auto" for False.  On a machine with a GPU Keras 3 would have XLA compile for
     that, where an operation can't be.
     """
-    model = keras.Model
-    resolve = getattr(model, "_resolve_auto_jit_compile", None)
+    model: Any = keras.Model
+    resolve: Any = getattr(model, "_resolve_auto_jit_compile", None)
     if resolve is None or hasattr(resolve, "of_berth"):
         return
 
@@ -227,5 +228,5 @@ def never_auto_jit(keras: ModuleType) -> None:
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         return not getattr(optimizer, "never_auto_jit", False) and bool(resolve(self))
 
-    resolved.of_berth = True  # type: ignore[attr-defined]
+    cast(Any, resolved).of_berth = True
     model._resolve_auto_jit_compile = resolved

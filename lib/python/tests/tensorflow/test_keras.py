@@ -199,6 +199,23 @@ def test_optimizers_of_keras_itself():
     np.testing.assert_allclose(value_of(variable), -np.mean(RANKS))
 
 
+@pytest.mark.skipif(not is_keras_3, reason="of Keras 3")
+def test_jit_compile():
+    """With XLA the same weights; "auto", which Keras takes for yes where there is a GPU, is no."""
+    def trained(optimizer, **arguments):
+        model = model_of(3, optimizer, dtype="float32", **arguments)
+        model.fit(*data(4, 2)[1], batch_size=2, shuffle=False, verbose=0)
+        return model
+
+    def optimizer():
+        return hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+
+    by_xla, plain = trained(optimizer(), jit_compile=True), trained(optimizer(), jit_compile=False)
+    np.testing.assert_allclose(joined_weights(by_xla), joined_weights(plain), rtol=1e-5)
+    auto = model_of(3, optimizer(), dtype="float32", jit_compile="auto")
+    assert not auto._resolve_auto_jit_compile()
+
+
 def test_functions_of_values():
     assert float(hvd.allreduce(RANK + 1.0)) == np.mean(RANKS)
     assert hvd.allgather([RANK]).numpy().tolist() == list(range(SIZE))
