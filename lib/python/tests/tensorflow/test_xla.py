@@ -1,4 +1,5 @@
 """Operations in functions that XLA compiles (jit_compile=True); run by runner, with any number of ranks."""
+import re
 import types
 
 import numpy as np
@@ -116,8 +117,9 @@ def test_process_sets():
 # ---- gradients ----
 
 @compiled
-@pytest.mark.parametrize("is_inside", [True, False], ids=["of a part", "of the function"])
-def test_gradients(is_inside):
+@pytest.mark.parametrize("around", [jit, tf.function, lambda compute: compute],
+                         ids=["compiled", "graph", "eager"])
+def test_gradients(around):
     factor = np.arange(1.0, SIZE + 1)  # rank r's loss counts r + 1 times
 
     def gradient(call, *arrays):
@@ -128,10 +130,10 @@ def test_gradients(is_inside):
         def compute(*tensors):
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                value = loss(*tensors) if is_inside else jit(loss)(*tensors)
+                value = jit(loss)(*tensors)
             return tape.gradient(value, tensors)
 
-        return (jit(compute) if is_inside else compute)(*map(tf.constant, arrays))
+        return around(compute)(*map(tf.constant, arrays))
 
     mine, total, mean = of(RANK, (2 * SIZE, 3), np.float64), factor.sum(), factor.mean()
     ones, rows = np.ones_like(mine), np.repeat(factor, 2)[:, None]
@@ -190,6 +192,18 @@ def test_independent_operations_have_one_order():
     for _ in range(10):
         for i, t in enumerate(call(tensors)):
             assert np.all(t.numpy() == 2 * (SIZE * i + SIZE * (SIZE - 1) // 2))
+
+
+@compiled
+def test_each_call_takes_what_the_one_before_it_gives():
+    inner = tf.function(lambda t: hvd.allreduce(t, name="inner"))
+    call = jit(lambda t: (hvd.allreduce(t + 1.0, name="a"), inner(t + 2.0), hvd.allreduce(t + 3.0, name="b")))
+    program = call.experimental_get_compiler_ir(tf.ones(3))(stage="hlo")
+    calls = re.findall(r'(%\S+) = [^=]* custom-call\((.*?)\), custom_call_target="berth"', program)
+    gives = dict(re.findall(r"(%\S+) = s32\[\][^=]* get-tuple-element\(.*?(%\S+)\)", program))
+    assert len(calls) == 3
+    for (before, _), (_, operands) in zip(calls, calls[1:]):
+        assert before in [gives.get(o) for o in re.findall(r"%[^\s,]+", operands)]
 
 
 @compiled
