@@ -28,7 +28,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     the caller's: it is not called again.
 
     HorovodInternalError: an operation failed, because a rank was lost or it took too long.  (TensorFlow's
-    UnknownError has become it.)
+    UnknownError has become it, and InternalError, which functions raise that XLA has compiled.)
 
     >>> @hvd.elastic.run
     ... def train(state):
@@ -40,7 +40,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     def telling(*args: object, **kwargs: object) -> R:
         try:
             return func(*args, **kwargs)
-        except tf.errors.UnknownError as e:
+        except (tf.errors.UnknownError, tf.errors.InternalError) as e:
             if any(mark in e.message for mark in _OURS):
                 raise HorovodInternalError(e.message) from e
             raise
