@@ -192,6 +192,19 @@ static void go_by_host(const struct training *t)
 	CHECK(!berth_run(&d, -1, NULL), "by the host");
 }
 
+/* All gradients are in one bucket, which is as large as it ever gets: those of train()
+ * are in one or in several, as their submissions come. */
+static void fill_bucket(const struct training *t)
+{
+	struct berth_desc d[GRADIENTS];
+	berth_request *r;
+
+	for (int i = 0; i < GRADIENTS; i++)
+		d[i] = allreduce(t->gradient[i]);
+	CHECK(!berth_submit(d, GRADIENTS, &r), "submit all");
+	CHECK(!berth_wait(r, -1), "wait for all");
+}
+
 /* In a cycle that is a WARM_UP pools become larger than they have to be later: a thread
  * may be late to give back the marks of what is over. */
 static void one_cycle(float *here, int i, bool warm_up)
@@ -201,6 +214,8 @@ static void one_cycle(float *here, int i, bool warm_up)
 	begin_library();
 	begin_training(&t);
 	train(&t, here, i);
+	if (warm_up)
+		fill_bucket(&t);
 	go_by_host(&t);
 	crowd(&t, warm_up ? CROWD + CROWD_MORE : CROWD);
 	end_training(&t);
