@@ -59,6 +59,7 @@ struct agent {
 	uint32_t mpi;              /* what ranks get: enum mpi_given */
 	struct winsize window;     /* of the user's terminal, or zeros */
 	struct ranks ranks;
+	struct warm *warm; /* for later epochs, too; NULL: none yet */
 	struct gpu_check check;
 	struct job_check *job_check; /* --check, while it runs; or NULL */
 

@@ -4,12 +4,26 @@
 #include "agent/placement/cpuset.h"
 #include "agent/placement/env.h"
 
+static struct spawn spawn_of(const struct agent *a, uint32_t local,
+			     struct app_start *app, const struct env_rank *r,
+			     char **env)
+{
+	const struct berth *b = &a->placement.v[local];
+
+	return (struct spawn){ .program = &app->program,
+			       .env = env,
+			       .wdir = r->wdir,
+			       .cpus = b->bound && a->topo.live ? &b->cpus : NULL,
+			       .limits = &app->limits,
+			       .pmi = -1 };
+}
+
 /* Returns the environment, which must stay until the rank has exec'd. */
 static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *batch)
 {
 	struct env_rank r = agent_env_rank(a, local);
 	struct app_start *app = agent_app_start(a, local);
-	const struct berth *b = &a->placement.v[local];
+	struct spawn s;
 	char **env;
 
 	if (app->err.id) {
@@ -17,12 +31,8 @@ static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *ba
 		return NULL;
 	}
 	env = env_build(&app->env, &r);
-	ranks_start(&a->ranks, local, batch,
-		    &(struct spawn){ .program = &app->program,
-				     .env = env,
-				     .wdir = r.wdir,
-				     .cpus = b->bound && a->topo.live ? &b->cpus : NULL,
-				     .limits = &app->limits });
+	s = spawn_of(a, local, app, &r, env);
+	ranks_start(&a->ranks, local, batch, &s);
 	return env;
 }
 
@@ -68,14 +78,79 @@ static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 	spawn_batch_free(batch);
 }
 
+/* ---- warm processes ---- */
+
+/* The answer of one: rank LOCAL runs as PID, or is exec'd now. */
+static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
+{
+	struct agent *a = ctx;
+	const uint32_t order = (uint32_t)local;
+
+	if (pid > 0)
+		ranks_forked(&a->ranks, local, pid, bind_errno);
+	else
+		start_batch(a, &order, 1);
+}
+
+static void on_told(void *ctx, bool is_warm, const char *text)
+{
+	struct agent *a = ctx;
+	char *line = is_warm ? xstrdup(text)
+			     : xasprintf("ranks are started without --warm: %s", text);
+	struct wire_log m = { .level = is_warm ? LOG_NOTE : LOG_WARNING,
+			      .id = "",
+			      .text = line,
+			      .hint = "" };
+
+	wire_pack_log(&a->stream.out, &m);
+	free(line);
+}
+
+/* Is local rank LOCAL to be forked from a warm process?  Then that was asked. */
+static bool start_warm(struct agent *a, uint32_t local)
+{
+	const struct wire_app *m = &a->app[a->job->apps.v[local]];
+	struct app_start *app = agent_app_start(a, local);
+	const struct env_rank r = agent_env_rank(a, local);
+	struct warm_way way = { .words = m->warm,
+				.text = m->warm_text,
+				.own = env_own_names(),
+				.folders = { r.horovod, r.python },
+				.search = env_get(&app->env, "PATH") };
+	char **env, **common;
+	struct spawn s;
+	int p;
+
+	if (!m->warm.n || app->err.id)
+		return false;
+	if (!a->warm)
+		a->warm = warm_open(a->base, on_forked, on_told, a);
+	a->ranks.warm = a->warm;
+	common = env_build_common(&app->env, &r);
+	env = env_build(&app->env, &r);
+	s = spawn_of(a, local, app, &r, env);
+	way.s = s;
+	way.s.env = common;
+	p = warm_process(a->warm, &way);
+	if (p >= 0 && !ranks_ask(&a->ranks, local, p, &s))
+		p = -1;
+	free(common);
+	free(env);
+	return p >= 0;
+}
+
 void agent_start_ranks(struct agent *a)
 {
 	enum { BATCH = 128 };
 	uint32_t *order = starting_order(a);
 	struct err e = { 0 };
+	size_t n = 0; /* that are exec'd */
 
-	for (size_t i = 0; i < a->placement.n; i += BATCH) {
-		size_t left = a->placement.n - i;
+	for (size_t i = 0; i < a->placement.n; i++)
+		if (!start_warm(a, order[i]))
+			order[n++] = order[i];
+	for (size_t i = 0; i < n; i += BATCH) {
+		size_t left = n - i;
 
 		start_batch(a, order + i, left < BATCH ? left : BATCH);
 		stream_send(&a->stream);

@@ -242,6 +242,7 @@ static int agent_main(const char *xml, struct key_side *side)
 		if (!getenv("SLURM_JOB_ID"))
 			cgroup_locate(a.guarded.cgroup);
 		main_watch(&a);
+		warm_free(a.warm);
 		guard_kill_all(&a.guarded, PATIENCE_MS);
 		stream_send_all(&a.stream, 1000);
 	} else {

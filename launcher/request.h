@@ -140,6 +140,7 @@ struct request {
 	bool kill_grace_given;
 	bool keep_going;
 	int restarts; /* at most so many times all ranks start again */
+	bool warm;    /* ranks are forked from a process that has their modules */
 
 	/* output and input */
 	struct output_look output;

@@ -270,7 +270,9 @@ static enum give env_never(struct str *s, const struct env_rank *r)
 #define NUMBER(field) .number = offsetof(struct env_rank, field)
 #define TEXT(field) .text = offsetof(struct env_rank, field)
 #define VALUE(function) .value = env_##function
-#define CONSTANT(string) .constant = (string)
+#define CONSTANT(string) .constant = (string), .common = true
+/* All ranks of an app on this host get it, in each life. */
+#define COMMON(...) __VA_ARGS__, .common = true
 /* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
  * launcher. */
 #define IN_SLURM(...) __VA_ARGS__, .in_slurm = true
@@ -284,6 +286,7 @@ static const struct row {
 	enum give (*value)(struct str *s, const struct env_rank *r);
 	const char *constant;
 	bool in_slurm; /* for ranks inside a Slurm job alone */
+	bool common;
 } table[] = {
 #include "common/given.def"
 };
@@ -492,8 +495,10 @@ void env_base_free(struct env_base *b)
 
 /* ---- one rank ---- */
 
-char **env_build(const struct env_base *b, const struct env_rank *r)
+static char **env_block(const struct env_base *b, const struct env_rank *r,
+			bool common_only)
 {
+	const size_t npmix = common_only ? 0 : r->pmix.n;
 	struct str s = { 0 };
 	size_t rows = 0, head;
 	char **v, *p;
@@ -501,7 +506,7 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 	for (size_t i = 0; i < ROWS; i++) {
 		size_t begin = s.len;
 
-		if (!b->set[i])
+		if (!b->set[i] || (common_only && !table[i].common))
 			continue;
 		str_add(&s, table[i].name);
 		str_addn(&s, "=", 1);
@@ -514,7 +519,7 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 			s.len = begin;
 		}
 	}
-	head = (b->n + rows + r->pmix.n + 1) * sizeof *v;
+	head = (b->n + rows + npmix + 1) * sizeof *v;
 	v = xmalloc(head + s.len);
 	if (b->n)
 		memcpy(v, b->v, b->n * sizeof *v);
@@ -523,11 +528,31 @@ char **env_build(const struct env_base *b, const struct env_rank *r)
 		memcpy(p, s.s, s.len);
 	for (size_t i = 0; i < rows; i++, p += strlen(p) + 1)
 		v[b->n + i] = p;
-	if (r->pmix.n)
-		memcpy(v + b->n + rows, r->pmix.v, r->pmix.n * sizeof *v);
-	v[b->n + rows + r->pmix.n] = NULL;
+	if (npmix)
+		memcpy(v + b->n + rows, r->pmix.v, npmix * sizeof *v);
+	v[b->n + rows + npmix] = NULL;
 	str_free(&s);
 	return v;
+}
+
+char **env_build(const struct env_base *b, const struct env_rank *r)
+{
+	return env_block(b, r, false);
+}
+
+char **env_build_common(const struct env_base *b, const struct env_rank *r)
+{
+	return env_block(b, r, true);
+}
+
+const char *const *env_own_names(void)
+{
+	static const char *names[ROWS + 1];
+
+	for (size_t i = 0, n = 0; i < ROWS; i++)
+		if (!table[i].common)
+			names[n++] = table[i].name;
+	return names;
 }
 
 /* ---- a task of another launcher ---- */

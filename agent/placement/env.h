@@ -77,6 +77,11 @@ struct env_base {
 void env_base(struct env_base *b, const struct env_rank *r, char *const *own);
 /* The environment of R as one block for free().  Borrows the strings of B. */
 char **env_build(const struct env_base *b, const struct env_rank *r);
+/* The part of env_build() that every rank of the app has, in each life of the job: for
+ * a process from which ranks are forked. */
+char **env_build_common(const struct env_base *b, const struct env_rank *r);
+/* The names of the rest, NULL at the end. */
+const char *const *env_own_names(void);
 /* The value that B gives NAME, or NULL; not for names in the table. */
 const char *env_get(const struct env_base *b, const char *name);
 void env_base_free(struct env_base *b);

@@ -93,6 +93,27 @@ static void procs_swap(struct proc *a, struct proc *b)
 	*b = old;
 }
 
+static pid_t spared[PROCS_SPARED]; /* 0: free */
+
+static bool is_spared(pid_t group)
+{
+	for (size_t i = 0; i < PROCS_SPARED; i++)
+		if (spared[i] && spared[i] == group)
+			return true;
+	return false;
+}
+
+void procs_spare(pid_t group, bool is)
+{
+	const pid_t from = is ? 0 : group, to = is ? group : 0;
+
+	for (size_t i = 0; i < PROCS_SPARED; i++)
+		if (spared[i] == from) {
+			spared[i] = to;
+			return;
+		}
+}
+
 /* Breadth first in place: v[0..found) is below us, the children of v[done..found) are
  * still to be found. */
 int procs_load_below(struct procs *p)
@@ -108,7 +129,7 @@ int procs_load_below(struct procs *p)
 			if (p->v[i].ppid == p->v[done].pid)
 				procs_swap(&p->v[i], &p->v[found++]);
 	for (size_t i = 0; i < found; i++)
-		if (!strchr("ZX", p->v[i].state))
+		if (!strchr("ZX", p->v[i].state) && !is_spared(p->v[i].group))
 			p->v[live++] = p->v[i];
 	p->n = live;
 	return error;

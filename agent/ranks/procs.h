@@ -28,6 +28,10 @@ int procs_load(struct procs *p);
 /* Only those below this process, children and theirs, dead ones left out.  The children
  * come first. */
 int procs_load_below(struct procs *p);
+/* From now on procs_load_below() leaves the processes of GROUP out, which are not the
+ * job's; or no longer.  At most PROCS_SPARED groups. */
+enum { PROCS_SPARED = 64 };
+void procs_spare(pid_t group, bool is_spared);
 /* The process PID in P, or NULL. */
 const struct proc *procs_find(const struct procs *p, pid_t pid);
 void procs_free(struct procs *p);

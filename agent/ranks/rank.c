@@ -34,7 +34,7 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	*r = (struct ranks){ .out = out, .job = job, .n = job->ranks.n };
 	r->v = xcalloc(r->n, sizeof *r->v);
 	for (size_t i = 0; i < r->n; i++)
-		r->v[i] = (struct rank){ .rank = job->ranks.v[i] };
+		r->v[i] = (struct rank){ .rank = job->ranks.v[i], .warm = -1 };
 	r->io = (struct io){ .base = base,
 			     .out = out,
 			     .epoch = job->epoch,
@@ -85,30 +85,59 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 	wire_pack_exited(r->out, &m);
 }
 
-void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
-		 struct spawn *s)
+/* Open the streams of local rank LOCAL, and its PMI-1, into S.  False: it has failed. */
+static bool rank_open(struct ranks *r, size_t local, struct spawn *s)
 {
 	struct rank *one = &r->v[local];
 	uint32_t reader = r->job->stdin_rank;
 	bool reads = reader == one->rank || reader == STDIN_ALL;
 	struct err e = { 0 };
 
+	io_free_rank(&one->io); /* of an attempt before */
 	if (io_open(&one->io, &r->io, one->rank, r->job->flags & JOB_PTY, reads, s->fd,
 		    &e)) {
 		ranks_fail(r, local, &e);
-		return;
+		return false;
 	}
 	if (server_pmi1(r->server, local, &s->pmi, &e)) {
 		io_close_child(s->fd);
 		io_free_rank(&one->io);
 		ranks_fail(r, local, &e);
-		return;
+		return false;
 	}
-	one->launched = true;
-	one->slot = spawn_batch_add(batch, s);
+	return true;
+}
+
+static void rank_close_child(struct spawn *s)
+{
 	io_close_child(s->fd);
 	if (s->pmi >= 0)
 		close(s->pmi);
+}
+
+void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
+		 struct spawn *s)
+{
+	struct rank *one = &r->v[local];
+
+	one->warm = -1;
+	if (!rank_open(r, local, s))
+		return;
+	one->launched = true;
+	one->slot = spawn_batch_add(batch, s);
+	rank_close_child(s);
+}
+
+bool ranks_ask(struct ranks *r, size_t local, int p, struct spawn *s)
+{
+	bool asked;
+
+	if (!rank_open(r, local, s))
+		return true;
+	asked = warm_ask(r->warm, p, local, s, r->entry);
+	rank_close_child(s);
+	r->v[local].warm = asked ? p : -1;
+	return asked;
 }
 
 /* Alone, with new streams: its first were closed when it failed. */
@@ -117,8 +146,8 @@ static void start_again(struct ranks *r, size_t local, struct spawn s)
 	struct err e = { 0 };
 	struct spawn_batch *batch = spawn_batch_open(1, r->entry, &e);
 
-	io_free_rank(&r->v[local].io);
 	if (!batch) {
+		io_free_rank(&r->v[local].io);
 		ranks_fail(r, local, &e);
 		return;
 	}
@@ -129,15 +158,35 @@ static void start_again(struct ranks *r, size_t local, struct spawn s)
 	spawn_batch_free(batch);
 }
 
-void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
+/* Its process is one->pid. */
+static void rank_runs(struct ranks *r, size_t local, int bind_errno)
 {
 	struct rank *one = &r->v[local];
 	struct wire_started m = { .epoch = r->job->epoch, .rank = one->rank };
-	const struct spawn *again;
 	struct str cpus = { 0 };
 	uint64_t mask[128];
 	long bytes;
 	size_t words;
+
+	if (bind_errno)
+		r->bind_errno = bind_errno;
+	one->state = RANK_RUNNING;
+	r->running++;
+	bytes = syscall(SYS_sched_getaffinity, one->pid, sizeof mask, mask);
+	words = bytes > 0 ? (size_t)bytes / sizeof *mask : 0;
+	while (words && !mask[words - 1])
+		words--;
+	str_add_bits(&cpus, mask, words);
+	m.pid = (uint32_t)one->pid;
+	m.cpus = str_text(&cpus);
+	wire_pack_started(r->out, &m);
+	str_free(&cpus);
+}
+
+void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
+{
+	struct rank *one = &r->v[local];
+	const struct spawn *again;
 	int bind_errno = 0;
 	struct err e = { 0 };
 
@@ -155,19 +204,14 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 		ranks_fail(r, local, &e);
 		return;
 	}
-	if (bind_errno)
-		r->bind_errno = bind_errno;
-	one->state = RANK_RUNNING;
-	r->running++;
-	bytes = syscall(SYS_sched_getaffinity, one->pid, sizeof mask, mask);
-	words = bytes > 0 ? (size_t)bytes / sizeof *mask : 0;
-	while (words && !mask[words - 1])
-		words--;
-	str_add_bits(&cpus, mask, words);
-	m.pid = (uint32_t)one->pid;
-	m.cpus = str_text(&cpus);
-	wire_pack_started(r->out, &m);
-	str_free(&cpus);
+	rank_runs(r, local, bind_errno);
+}
+
+void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno)
+{
+	r->v[local].pid = pid;
+	r->v[local].started_ms = clock_ms();
+	rank_runs(r, local, bind_errno);
 }
 
 /* ---- exits ---- */
@@ -217,6 +261,21 @@ static void say_mpi_end(struct ranks *r, size_t local, int status,
 	}
 }
 
+/* A rank that soon dies so may have inherited what breaks it. */
+static void blame_warm(struct ranks *r, const struct rank *one, int status)
+{
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE };
+	enum { EARLY_MS = 10000 };
+
+	if (one->warm < 0 || !WIFSIGNALED(status) ||
+	    clock_ms() - one->started_ms > EARLY_MS)
+		return;
+	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+		if (WTERMSIG(status) == signals[i])
+			warm_drop(r->warm, one->warm,
+				  "a rank that was forked from it died early");
+}
+
 static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reaped_ns,
 			const struct rusage *used)
 {
@@ -235,6 +294,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 		.peak_bytes = (uint64_t)used->ru_maxrss * 1024,
 	};
 
+	blame_warm(r, one, status);
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
 	if (m.oom)
 		oom_why(&r->oom, &why);
@@ -265,6 +325,7 @@ void ranks_reap(struct ranks *r)
 	int status;
 	pid_t pid;
 
+	warm_answers(r->warm); /* a rank that has no pid yet may have ended */
 	while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
 		for (size_t i = 0; i < r->n; i++)
 			if (r->v[i].pid == pid && r->v[i].state == RANK_RUNNING)
@@ -359,6 +420,7 @@ static bool exit_is_near(const struct ranks *r)
 static void stop_now(struct ranks *r, uint32_t grace_ms)
 {
 	r->stop_delayed_ms = 0;
+	warm_cancel(r->warm);
 	wire_pack_stop_ack(r->out, &(struct wire_stop_ack){ r->job->epoch });
 	if (r->phase > RANKS_TERMED)
 		return;
@@ -410,6 +472,12 @@ static bool all_gone(struct ranks *r)
 {
 	int watch;
 
+	if (!r->alone && r->warm) { /* its processes are children, too */
+		struct procs below;
+
+		r->alone = !procs_load_below(&below) && !below.n;
+		procs_free(&below);
+	}
 	if (!r->alone || !cgroup_populated(r->cgroup))
 		return r->alone;
 	watch = r->emptied ? -1 : cgroup_watch(r->cgroup);

@@ -22,6 +22,7 @@
 #include "agent/ranks/io.h"
 #include "agent/ranks/oom.h"
 #include "agent/ranks/spawn.h"
+#include "agent/ranks/warm.h"
 #include "common/job.h"
 
 enum rank_state { RANK_WAITING, RANK_RUNNING, RANK_EXITED };
@@ -40,6 +41,8 @@ struct rank {
 	bool killed;   /* by us: no OOM kill */
 	bool launched; /* in a batch, as number slot */
 	size_t slot;
+	int warm;            /* the process of which it was asked, or -1 */
+	uint64_t started_ms; /* if it was forked from that */
 	struct io_rank io;
 };
 
@@ -55,6 +58,7 @@ struct ranks {
 	struct cgroup_entry entry;
 	struct event *emptied; /* KILLING: the cgroup may be empty */
 	struct server *server; /* the owner's: it hears of exits; or NULL */
+	struct warm *warm;     /* the owner's, or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
@@ -79,6 +83,11 @@ void ranks_enclosed(struct ranks *r, const struct spawn_batch *batch);
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s);
+/* Ask warm process P for local rank LOCAL.  False: it is to be started by
+ * ranks_start(). */
+bool ranks_ask(struct ranks *r, size_t local, int p, struct spawn *s);
+/* It runs as PID, unbound if BIND_ERRNO is not 0.  Sends `started`. */
+void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno);
 /* After spawn_batch_wait(), in the order of starting: sends `started`, or `exited` with
  * the error. */
 void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);

@@ -401,12 +401,27 @@ static CHILD long clone_into(const struct clone3_args *a, struct child *c)
 
 /* ---- the parent ---- */
 
+void spawn_soft_limits(const struct spawn_limits *l, uint64_t soft[SPAWN_LIMITS])
+{
+	for (int i = 0; i < SPAWN_LIMITS; i++) {
+		struct rlimit hard;
+
+		getrlimit((__rlimit_resource_t)limited[i], &hard);
+		soft[i] = l->soft[i] < hard.rlim_max ? l->soft[i] : hard.rlim_max;
+	}
+}
+
+int spawn_liveness_fd(const struct spawn_limits *l)
+{
+	uint64_t soft[SPAWN_LIMITS];
+
+	spawn_soft_limits(l, soft);
+	return liveness_fd(soft[0]);
+}
+
 int spawn_pmi_fd(const struct spawn_limits *l)
 {
-	struct rlimit hard;
-
-	getrlimit(RLIMIT_NOFILE, &hard);
-	return liveness_fd(l->soft[0] < hard.rlim_max ? l->soft[0] : hard.rlim_max) - 1;
+	return spawn_liveness_fd(l) - 1;
 }
 
 enum { STACK_BYTES = 16384 };

@@ -46,7 +46,10 @@ struct spawn {
 	int pmi; /* becomes spawn_pmi_fd(limits); -1: there is none */
 };
 
-/* The number of PMI_FD in a child with L. */
+/* The soft limits of L, none above the hard one. */
+void spawn_soft_limits(const struct spawn_limits *l, uint64_t soft[SPAWN_LIMITS]);
+/* The number of the liveness pipe in a child with L, and that of PMI_FD. */
+int spawn_liveness_fd(const struct spawn_limits *l);
 int spawn_pmi_fd(const struct spawn_limits *l);
 
 /* Processes started together: while one runs towards its exec the next is made, so that

@@ -86,6 +86,7 @@ enum rule { IDENTITY, ALWAYS, DEFAULT, BEFORE };
 #define NUMBER(field) "<" #field ">"
 #define TEXT(field) "<" #field ">"
 #define IN_SLURM(value) value
+#define COMMON(value) value
 #define VALUE(function) "<" #function ">"
 #define CONSTANT(string) string
 #define GIVEN(name, readers, rule, value) { name, rule, value },

@@ -253,6 +253,18 @@ const struct option option_table[] = {
 		  "enough slots. Each start has a new MASTER_PORT, and TORCHELASTIC_RESTART_COUNT "
 		  "counts the restarts. Input that was read from stdin is not read again. A program "
 		  "that cannot be executed, a time limit or a signal still ends the job." },
+	{ "--warm", NULL, TOPIC_ending, OPTION_SWITCH,
+	  "warm", "BERTH_WARM", SWITCH(warm),
+	  .help = "start Python ranks from one with its imports done",
+	  .text = "Import the modules of a Python program once on each host, in a process from which "
+		  "its ranks are forked: at the first start and at each restart. A module is left to "
+		  "the ranks if its import reads a variable that tells ranks apart, prints, leaves a "
+		  "thread, a process, a socket, an open device or writable shared memory, or changes "
+		  "the current folder. Modules of the program's own are read anew by each rank. If "
+		  "nothing can be imported so, or a rank that was forked dies of a signal such as SEGV "
+		  "within 10 seconds, ranks are started as without --warm, and one line says why. All "
+		  "ranks of a host have one layout of addresses. runner --check --warm says which "
+		  "modules are imported." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "keep-going", "BERTH_KEEP_GOING", SWITCH(keep_going),
 	  .help = "a rank that fails does not end the others",

@@ -13,6 +13,7 @@
 #include "launcher/job/env_forward.h"
 #include "launcher/job/gpu_visible.h"
 #include "launcher/job/tf_config.h"
+#include "launcher/job/warm.h"
 #include "launcher/output/lines.h"
 #include "launcher/transport/lookup.h"
 
@@ -447,9 +448,17 @@ static void send_jobs(struct job *j, const struct strv *env)
 					{ (const char *const *)a->argv.v, a->argv.n },
 					{ (const char *const *)app_env[i].v,
 					  app_env[i].n },
-					a->wdir ? a->wdir : j->spec.cwd };
+					a->wdir ? a->wdir : j->spec.cwd,
+					{ NULL, 0 },
+					"" };
+		struct strv warm = { 0 };
 
+		if (j->request->warm && warm_command(&warm, &a->argv, a->wdir)) {
+			app.warm = (wire_strv){ (const char *const *)warm.v, warm.n };
+			app.warm_text = warm_text();
+		}
 		wire_pack_app(&apps, &app);
+		strv_free(&warm);
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (job_reaches(j, i))
