@@ -51,7 +51,9 @@ struct job_check {
 
 	struct strv command; /* of the imports, until the names are known; or empty */
 	bool has_nccl;       /* ranks here get GPUs of NVIDIA */
-	struct trial *imports, *nccl;
+	bool has_warm;       /* --warm, and a Python program */
+	char *nccl_file;     /* that the program loads, or NULL */
+	struct trial *imports, *warm, *nccl;
 };
 
 static void check_say(struct job_check *c, enum check_row row,
@@ -312,9 +314,9 @@ static void end_nccl(void *ctx, enum trial_end end, const char *text)
 	said_one(c);
 }
 
-/* FILE: the library that the program loads; or "". */
-static void begin_nccl(struct job_check *c, const char *file)
+static void begin_nccl(struct job_check *c)
 {
+	const char *file = c->nccl_file ? c->nccl_file : "";
 	const char *const words[] = { "/proc/self/exe", "--nccl", file };
 	const uint32_t left_ms = time_left_ms(c);
 	struct err e = { 0 };
@@ -336,6 +338,57 @@ static void begin_nccl(struct job_check *c, const char *file)
 	said_one(c);
 }
 
+static void end_warm(void *ctx, enum trial_end end, const char *text)
+{
+	struct job_check *c = ctx;
+	const bool answered = end == TRIAL_ANSWERED && *text;
+
+	if (answered)
+		check_say(c, CHECK_WARM, *text == '+' ? CHECK_OK : CHECK_WARNED,
+			  *text == '+' ? "" : "--warm has no effect there", "%.1000s",
+			  text + 1);
+	else
+		check_say(c, CHECK_WARM, CHECK_WARNED, "--warm has no effect there",
+			  "the interpreter ended without an answer");
+	said_one(c);
+	begin_nccl(c);
+}
+
+/* What --warm would import for the first app here. */
+static void begin_warm(struct job_check *c)
+{
+	const struct wire_app *app = &c->a->app[c->a->job->apps.v[0]];
+	const struct env_rank r = agent_env_rank(c->a, 0);
+	const struct warm_head head = { env_own_names(), { r.horovod, r.python } };
+	struct str text = { 0 };
+	struct strv words = { 0 };
+	struct err e = { 0 };
+
+	warm_add_head(&text, &head, -1);
+	str_add(&text, app->warm_text);
+	for (size_t i = 0; i < app->warm.n; i++)
+		strv_add(&words, i && !strcmp(app->warm.v[i - 1], "-c")
+					 ? str_text(&text)
+					 : app->warm.v[i]);
+	c->warm = trial_start(c->a, (wire_strv){ (const char *const *)words.v, words.n },
+			      time_left_ms(c), end_warm, c, &e);
+	if (!c->warm) {
+		check_say(c, CHECK_WARM, CHECK_SKIPPED, "", "%s", e.text);
+		said_one(c);
+		begin_nccl(c);
+	}
+	strv_free(&words);
+	str_free(&text);
+}
+
+static void after_imports(struct job_check *c)
+{
+	if (c->has_warm)
+		begin_warm(c);
+	else
+		begin_nccl(c);
+}
+
 static void say_imports(struct job_check *c, enum check_verdict verdict,
 			const char *text)
 {
@@ -353,7 +406,6 @@ static void end_imports(void *ctx, enum trial_end end, const char *text)
 {
 	struct job_check *c = ctx;
 	const char *answer = end == TRIAL_ANSWERED ? strchr(text, '\n') : NULL;
-	char *file = xstrndup(text, answer ? (size_t)(answer - text) : 0);
 	struct str s = { 0 };
 
 	if (answer && answer[1])
@@ -366,9 +418,9 @@ static void end_imports(void *ctx, enum trial_end end, const char *text)
 			 *text ? ": " : "", text);
 	say_imports(c, answer && answer[1] == '+' ? CHECK_OK : CHECK_FAILED,
 		    str_text(&s));
-	begin_nccl(c, file);
+	c->nccl_file = xstrndup(text, answer ? (size_t)(answer - text) : 0);
 	str_free(&s);
-	free(file);
+	after_imports(c);
 }
 
 /* One after the other: the end of a trial ends all children. */
@@ -383,7 +435,7 @@ static void begin_trials(struct job_check *c)
 	if (words.n && !c->imports)
 		say_imports(c, CHECK_FAILED, e.text);
 	if (!c->imports)
-		begin_nccl(c, "");
+		after_imports(c);
 }
 
 /* ---- names of other hosts ---- */
@@ -557,7 +609,8 @@ void agent_check(struct agent *a, const struct wire_check *m)
 
 		c->has_nccl |= gpu >= 0 && a->chosen.v[gpu].vendor == GPU_NVIDIA;
 	}
-	c->waits += c->has_nccl;
+	c->has_warm = startable && a->app[a->job->apps.v[0]].warm.n > 0;
+	c->waits += c->has_nccl + c->has_warm;
 	if (m->imports.n) {
 		c->waits++;
 		for (size_t i = 0; i < m->imports.n && startable; i++)
@@ -598,7 +651,9 @@ void agent_check_free(struct agent *a)
 		freeaddrinfo(c->all);
 	name_check_free(c->names);
 	trial_free(c->imports);
+	trial_free(c->warm);
 	trial_free(c->nccl);
+	free(c->nccl_file);
 	strv_free(&c->command);
 	free(c->master);
 	free(c);

@@ -95,8 +95,9 @@ static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
 static void on_told(void *ctx, bool is_warm, const char *text)
 {
 	struct agent *a = ctx;
-	char *line = is_warm ? xstrdup(text)
-			     : xasprintf("ranks are started without --warm: %s", text);
+	char *line = xasprintf("%s: %s",
+			       is_warm ? "warm" : "ranks are started without --warm",
+			       text);
 	struct wire_log m = { .level = is_warm ? LOG_NOTE : LOG_WARNING,
 			      .id = "",
 			      .text = line,
@@ -114,8 +115,7 @@ static bool start_warm(struct agent *a, uint32_t local)
 	const struct env_rank r = agent_env_rank(a, local);
 	struct warm_way way = { .words = m->warm,
 				.text = m->warm_text,
-				.own = env_own_names(),
-				.folders = { r.horovod, r.python },
+				.head = { env_own_names(), { r.horovod, r.python } },
 				.search = env_get(&app->env, "PATH") };
 	char **env, **common;
 	struct spawn s;

@@ -71,6 +71,7 @@ enum check_row {
 	CHECK_WDIR,
 	CHECK_PROGRAM,
 	CHECK_IMPORTS,
+	CHECK_WARM,
 	CHECK_MPI,
 	CHECK_GPUS,
 	CHECK_NCCL,
@@ -85,7 +86,7 @@ enum check_row {
 enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED, CHECK_WARNED, CHECK_NOTED };
 
 #define CHECK_ROW_NAMES                                                                \
-	"ssh", "agent", "wdir", "program", "imports", "mpi", "gpus", "nccl", "clock",  \
+	"ssh", "agent", "wdir", "program", "imports", "warm", "mpi", "gpus", "nccl", "clock",  \
 		"names", "master", "nofile", "memlock", "shm"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by

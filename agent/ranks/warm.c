@@ -174,16 +174,15 @@ static void key_of(struct str *key, const struct warm_way *way)
 		add_entry(key, *e);
 }
 
-/* warm.py, behind what it has to know. */
-static void text_of(struct str *s, const struct warm_way *way)
+void warm_add_head(struct str *s, const struct warm_head *h, int socket)
 {
-	str_addf(s, "HEAD = '''%d", spawn_liveness_fd(way->s.limits));
-	for (size_t i = 0; i < sizeof way->folders / sizeof *way->folders; i++)
-		if (way->folders[i] && !strpbrk(way->folders[i], " \t\n\\'"))
-			str_addf(s, " %s", way->folders[i]);
-	for (const char *const *own = way->own; *own; own++)
+	str_addf(s, "HEAD = '''%d", socket);
+	for (size_t i = 0; i < sizeof h->folders / sizeof *h->folders; i++)
+		if (h->folders[i] && !strpbrk(h->folders[i], " \t\n\\'"))
+			str_addf(s, " %s", h->folders[i]);
+	for (const char *const *own = h->own; *own; own++)
 		str_addf(s, " %s", *own);
-	str_addf(s, "'''\n%s", way->text);
+	str_add(s, "'''\n");
 }
 
 /* A descriptor at the begin of TEXT, or -1. */
@@ -228,7 +227,8 @@ static int one_start(struct warm_one *one, const struct warm_way *way)
 	struct str text = { 0 };
 	struct err e = { 0 };
 
-	text_of(&text, way);
+	warm_add_head(&text, &way->head, spawn_liveness_fd(way->s.limits));
+	str_add(&text, way->text);
 	in = text_fd(&text);
 	str_free(&text);
 	if (in >= 0 &&

@@ -19,12 +19,22 @@
 
 struct warm; /* all of this host */
 
+/* What warm.py has to know. */
+struct warm_head {
+	const char *const *own; /* variables that differ between ranks; NULL at the end */
+	const char *folders[2]; /* whose modules are taken, too; or NULL */
+};
+
+/* Append to S the line that goes in front of warm.py.  SOCKET is the number of its
+ * socket; or -1: it says on stdout, between two NULs, '+' or '-' and what it would
+ * import, and ends. */
+void warm_add_head(struct str *s, const struct warm_head *h, int socket);
+
 /* What all ranks that are forked from one process have in common. */
 struct warm_way {
 	wire_strv words;         /* that start the process */
 	const char *text;        /* warm.py */
-	const char *const *own;  /* variables that differ between ranks; NULL at the end */
-	const char *folders[2];  /* whose modules are taken, too; or NULL */
+	struct warm_head head;
 	struct spawn s;          /* of the process: environment, folder, CPUs, limits */
 	const char *search;      /* PATH, or NULL */
 };

@@ -3,7 +3,7 @@
 It is started as the program would be, with "-c" and a line that runs this text in place of the program:
 sys.argv[1:] is "file", "module" or "text", what that names, and the program's arguments.  The agent puts
 HEAD in front: the descriptor of a socket to it, folders, and names of variables that a rank has of its own.
-Without HEAD (runner --check) it says between two NULs what would be imported, and ends.
+With the descriptor -1 (runner --check) it says between two NULs what would be imported, and ends.
 
 Each module is imported in a forked child first, which becomes the warm process if the module did nothing there
 that ranks must not share.  So nothing is imported twice, and what may not be imported leaves nothing behind.
@@ -368,7 +368,7 @@ class Trial:
 def report(trial):
     usual = getattr(sys, "stdlib_module_names", ())
     tops = dict.fromkeys(n.partition(".")[0] for n in trial.warm)
-    text = "warm: " + (", ".join(n for n in tops if n not in usual) or "nothing but Python's own")
+    text = ", ".join(n for n in tops if n not in usual) or "nothing but Python's own"
     return text + "".join(f"; {name} is left to the ranks: {why}" for name, why in trial.cold.items())
 
 
@@ -507,11 +507,12 @@ def main(head):
         del sys.path[0]
     before = set(sys.modules)
     words = head.split()
+    agent = Agent(int(words[0]))
     own = {w for w in words[1:] if not w.startswith("/")}
     try:
         names = program.imports()
     except (OSError, SyntaxError, ValueError) as e:
-        return tell(words, f"{program.what}: {e}", False)
+        agent.tell(False, f"{program.what}: {e}")
     places = folders([w for w in words[1:] if w.startswith("/")])
     names = [n for n in names if is_installed(n.partition(".")[0], places)]
     for name in list(names):
@@ -520,14 +521,12 @@ def main(head):
     trial.run()
     name = hidden(program.home(), before)
     if sys.flags.interactive:
-        return tell(words, "-i wants a prompt", False)
+        agent.tell(False, "-i wants a prompt")
     if name:
-        return tell(words, f"a file beside the program hides the module {name}", False)
-    if not trial.warm:
-        return tell(words, report(trial), False)
-    control = tell(words, report(trial), True)
+        agent.tell(False, f"a file beside the program hides the module {name}")
+    agent.tell(bool(trial.warm), report(trial))
     rename()
-    serve(control)
+    serve(agent.control)
     try:
         program.run()
     except BaseException:
@@ -535,18 +534,29 @@ def main(head):
         raise
 
 
-def tell(words, text, is_warm):
-    """Say it to the agent, or to runner --check."""
-    text = text.encode("utf-8", "replace")[:2000]
-    if not words:
-        os.write(1, b"\0" + (b"+" if is_warm else b"-") + text + b"\0")
-        os._exit(0)
-    control = socket.socket(fileno=os.dup(int(words[0])))  # a rank has another file under that number
-    os.close(int(words[0]))
-    control.send((b"+" if is_warm else b"-") + text + b"\0")
-    if not is_warm:
-        os._exit(0)
-    return control
+class Agent:
+    """Hears what this process finds out."""
+
+    def __init__(self, fd):
+        if fd < 0:
+            # The pipe counts what modules print; nobody else reads it.
+            self.answers, pipe = os.dup(1), os.pipe()
+            os.dup2(pipe[1], 1)
+            os.dup2(pipe[1], 2)
+            self.control = None
+        else:  # a rank has another file under that number
+            self.control = socket.socket(fileno=os.dup(fd))
+            os.close(fd)
+
+    def tell(self, is_warm, text):
+        """A process that is not warm, or for --check alone, ends."""
+        text = (b"+" if is_warm else b"-") + text.encode("utf-8", "replace")[:2000] + b"\0"
+        if self.control:
+            self.control.send(text)
+        else:
+            os.write(self.answers, b"\0" + text)
+        if not is_warm or not self.control:
+            os._exit(0)
 
 
-main(globals().get("HEAD", ""))
+main(globals()["HEAD"])
