@@ -139,7 +139,8 @@ struct request {
 	long kill_grace_ms;
 	bool kill_grace_given;
 	bool keep_going;
-	int restarts; /* at most so many times all ranks start again */
+	int restarts; /* at most so many times all ranks start again, */
+	long restarts_ms; /* in so much time; 0: in all */
 	bool warm;    /* ranks are forked from a process that has their modules */
 
 	/* output and input */

@@ -245,10 +245,12 @@ const struct option option_table[] = {
 		  "they get TERM and KILL. The default is 10 seconds. In the job of a resource "
 		  "manager a TERM or HUP has no such limit unless TIME is given, because the "
 		  "manager sends KILL itself." },
-	{ "--restarts --max-restarts", "N", TOPIC_ending, 0,
-	  "restarts", "BERTH_RESTARTS", NUMBER(restarts, 0, 1000000),
+	{ "--restarts --max-restarts", "N[/TIME]", TOPIC_ending, 0,
+	  "restarts", "BERTH_RESTARTS", .set = value_restarts, .min = 0, .max = 1000000,
 	  .help = "after a failure start all ranks again, N times",
-	  .text = "Start all ranks again after a failure, N times at most. All ranks are ended "
+	  .text = "Start all ranks again after a failure, N times at most; with TIME, as in 3/1h, N "
+		  "times at most in any span of that length: a failure now and then does not end a "
+		  "long job, a program that fails again and again does. All ranks are ended "
 		  "first. They start on the same hosts; a lost host is left out if the others have "
 		  "enough slots. Each start has a new MASTER_PORT, and TORCHELASTIC_RESTART_COUNT "
 		  "counts the restarts. Input that was read from stdin is not read again. A program "
@@ -280,7 +282,9 @@ const struct option option_table[] = {
 		  "this machine. The files get the bytes as they come, without labels. N has as "
 		  "many digits as the highest rank. In DIR %r stands for the rank (or %t; %4r has "
 		  "at least 4 digits, %R as many as the highest rank), %h for the host (or %N), %l "
-		  "for the local rank, %j for the job id and %% for %. With %r, or with %h and %l, "
+		  "for the local rank, %e for the start of the ranks (1, and one more with each "
+		  "restart), %j for the job id and %% for %. Without %e all starts write to the same "
+		  "files. With %r, or with %h and %l, "
 		  "the name is that of a file: log.%r has stdout of the rank, and log.%r.err its "
 		  "stderr. With %j alone each job has a folder of its own. Files of an earlier run "
 		  "are moved: DIR/rank.N to DIR/run.1, then DIR/run.2 and so on; log.0 to log.0.1. "

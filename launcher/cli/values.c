@@ -161,11 +161,13 @@ static long fraction_ms(const char *digits, size_t n, long unit)
 	return any && !value ? 1 : value;
 }
 
-int value_seconds(const struct setting *s, const char *value, struct err *e)
+enum { RATE_SECONDS_MAX = 30 * 24 * 3600 }; /* of --restarts N/TIME */
+
+/* VALUE, a time of MIN to MAX seconds, in milliseconds. */
+static int values_time(long *out, const char *value, long min, long max, struct err *e)
 {
 	static const char figures[] = "0123456789", units[] = "smhd";
 	static const long seconds[] = { 1, 60, 3600, 24 * 3600 };
-	const long min = s->option->min, max = s->option->max;
 	const size_t digits = strspn(value, figures);
 	const bool point = value[digits] == '.';
 	const char *fraction = value + digits + point;
@@ -185,8 +187,28 @@ int value_seconds(const struct setting *s, const char *value, struct err *e)
 	if (rc || !unit || n > max / unit || (point ? !more : !digits) ||
 	    ms < min * 1000 || ms > max * 1000)
 		return err_set(e, E_SECONDS, value, min, max);
-	*(long *)values_field(s) = ms;
+	*out = ms;
 	return 0;
+}
+
+int value_seconds(const struct setting *s, const char *value, struct err *e)
+{
+	return values_time(values_field(s), value, s->option->min, s->option->max, e);
+}
+
+int value_restarts(const struct setting *s, const char *value, struct err *e)
+{
+	const char *slash = strchr(value, '/');
+	char *number = xstrndup(value, slash ? (size_t)(slash - value) : strlen(value));
+	long ms = 0;
+	int rc = values_number(s, &s->r->restarts, number, e);
+
+	if (!rc && slash)
+		rc = values_time(&ms, slash + 1, 1, RATE_SECONDS_MAX, e);
+	if (!rc)
+		s->r->restarts_ms = ms;
+	free(number);
+	return rc;
 }
 
 int value_grace(const struct setting *s, const char *value, struct err *e)

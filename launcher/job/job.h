@@ -130,6 +130,10 @@ struct job {
 	uint64_t limit_ms;    /* the same, of --timeout */
 	uint32_t grace_ms;    /* of the last `stop` */
 	uint32_t epoch;       /* 1, then one more with each restart */
+	struct {
+		uint64_t *at_ms;
+		size_t n;
+	} restarted; /* when, as far as --restarts N/TIME counts them: at most N */
 	bool ran;             /* ranks were started, in whichever epoch */
 	bool timed_out, unread, disk_failed;
 	bool check_failed; /* a line of --check says so */

@@ -164,11 +164,25 @@ long phase_cause(const struct job *j)
 	return cause;
 }
 
-bool phase_restart_wanted(const struct job *j)
+/* The restarts that count against --restarts. */
+static size_t restarts_spent(const struct job *j, uint64_t now_ms)
+{
+	const uint64_t span_ms = (uint64_t)j->request->restarts_ms;
+	size_t n = 0;
+
+	if (!span_ms)
+		return j->epoch - 1;
+	for (size_t i = 0; i < j->restarted.n; i++)
+		n += now_ms - j->restarted.at_ms[i] < span_ms;
+	return n;
+}
+
+bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 {
 	long cause;
 
-	if (!j->failed || j->epoch > (uint32_t)j->request->restarts || j->signo ||
+	if (!j->failed || j->signo ||
+	    restarts_spent(j, now_ms) >= (size_t)j->request->restarts ||
 	    j->timed_out || j->unread || j->err.id != ERR_NONE)
 		return false;
 	cause = phase_cause(j);
@@ -200,8 +214,9 @@ enum job_event phase_due(const struct job *j, uint64_t now_ms)
 	if (!j->awaited && j->phase == JOB_PLACE && j->request->check)
 		return EV_CHECK;
 	if (!j->awaited)
-		return j->phase == JOB_DRAIN && phase_restart_wanted(j) ? EV_AGAIN
-									: EV_ALL;
+		return j->phase == JOB_DRAIN && phase_restart_wanted(j, now_ms)
+			       ? EV_AGAIN
+			       : EV_ALL;
 	if (j->limit_ms && now_ms >= j->limit_ms)
 		return EV_LIMIT;
 	return j->deadline_ms && now_ms >= j->deadline_ms ? EV_LATE : EV_NONE;

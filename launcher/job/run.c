@@ -64,7 +64,7 @@ void job_signal(struct job *j, int signo)
 		/* A signal after a failure leaves the failure's status, but ^C always
 		 * shows: a shell's loop has to see it. */
 		if (!j->signo && (signo == SIGINT || j->phase <= JOB_RUN ||
-				  (j->phase < JOB_CLOSE && phase_restart_wanted(j))))
+				  (j->phase < JOB_CLOSE && phase_restart_wanted(j, clock_ms()))))
 			j->signo = signo;
 		j->signals.last = signo;
 		if (signo == SIGINT)
@@ -229,6 +229,7 @@ void job_free(struct job *j)
 	free(j->source.warning);
 	check_lines_free(&j->checks);
 	account_free(&j->account);
+	free(j->restarted.at_ms);
 	job_spec_free(&j->spec);
 	plan_free(&j->plan);
 	progress_close(j->progress);

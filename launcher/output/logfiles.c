@@ -74,7 +74,7 @@ static int logfiles_expand(struct str *out, const struct log_names *names,
 	while ((c = next_letter(&at, &width))) {
 		str_addn(out, from, strcspn(from, "%"));
 		from = at;
-		if (width > WIDTH_MAX || !strchr("rtRhNlj%", c))
+		if (width > WIDTH_MAX || !strchr("rtRhNlej%", c))
 			return err_set(e, E_LOG_NAME, names->pattern);
 		if (c == 'r' || c == 't')
 			str_addf(out, "%0*u", width, rank);
@@ -84,6 +84,8 @@ static int logfiles_expand(struct str *out, const struct log_names *names,
 			str_addf(out, "%0*u", width, r->local);
 		if (c == 'h' || c == 'N')
 			str_add(out, r->host);
+		if (c == 'e')
+			str_addf(out, "%0*u", width, names->epoch);
 		if (c == 'j')
 			str_add(out, names->job);
 		if (c == '%')
@@ -321,6 +323,44 @@ static int for_each(struct logfiles *f, bool make, struct str *note, struct err 
 	return rc;
 }
 
+static int logfiles_make(struct logfiles *f, struct str *note, struct err *e)
+{
+	const int moved = is_file(f->names.pattern) ? for_each(f, false, note, e)
+						    : move_folders(f, note, e);
+
+	return moved || for_each(f, true, note, e) ? -1 : 0;
+}
+
+static void logfiles_close(struct logfiles *f)
+{
+	for (size_t i = 0; i < 2 * (size_t)f->names.np; i++) {
+		if (f->fd[i] >= 0)
+			close(f->fd[i]);
+		f->fd[i] = -1;
+	}
+}
+
+static bool has_epoch(const char *pattern)
+{
+	int width;
+	char c;
+
+	while ((c = next_letter(&pattern, &width)))
+		if (c == 'e')
+			return true;
+	return false;
+}
+
+int logfiles_restart(struct logfiles *f, uint32_t epoch, struct str *note,
+		     struct err *e)
+{
+	if (!f || !has_epoch(f->names.pattern))
+		return 0;
+	logfiles_close(f);
+	f->names.epoch = epoch;
+	return logfiles_make(f, note, e);
+}
+
 int logfiles_open(struct logfiles **files, const struct log_names *names,
 		  struct str *note, logfiles_failed *failed, void *ctx, struct err *e)
 {
@@ -328,7 +368,6 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 	const size_t n = 2 * (size_t)names->np;
 	size_t needed = n + OTHER_FDS + CALLBACK_CALLERS_MOST;
 	struct rlimit limit = { 0 };
-	int moved;
 
 	*f = (struct logfiles){ .names = *names, .failed = failed, .ctx = ctx };
 	f->fd = xcalloc(n, sizeof *f->fd);
@@ -342,18 +381,14 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 			needed += HOST_FDS;
 	f->keep_fds = needed < limit.rlim_cur;
 	*files = f;
-	moved = is_file(names->pattern) ? for_each(f, false, note, e)
-					: move_folders(f, note, e);
-	return moved || for_each(f, true, note, e) ? -1 : 0;
+	return logfiles_make(f, note, e);
 }
 
 void logfiles_free(struct logfiles *f)
 {
 	if (!f)
 		return;
-	for (size_t i = 0; i < 2 * (size_t)f->names.np; i++)
-		if (f->fd[i] >= 0)
-			close(f->fd[i]);
+	logfiles_close(f);
 	free(f->fd);
 	free(f->names.rank);
 	free(f);

@@ -7,10 +7,12 @@
  *   %r %t     rank                  %R     rank with as many digits as the last one
  *   %h %N     host, at the first start of the rank
  *   %l        local rank            %j     job id                 %%     %
+ *   %e        epoch: 1, and one more with each restart
  * A number behind the % is the least number of digits, as in %4r.
  *
  * Files of an earlier run are kept: DIR/rank.* move to DIR/run.1, then to DIR/run.2 and
- * so on, FILE to FILE.1.  All epochs of one job write to the same files.
+ * so on, FILE to FILE.1.  All epochs of one job write to the same files, unless %e is in
+ * their names.
  *
  * Bytes are written as they came, without labels, before logfiles_write() returns.  So
  * a slow reader of the terminal does not delay the files.  No file of another user is
@@ -38,6 +40,7 @@ struct log_names {
 		const char *host;
 		uint32_t local;
 	} * rank; /* rank[0..np) */
+	uint32_t epoch;
 };
 
 /* Writing PATH failed with the errno ERROR; called once at most. */
@@ -52,6 +55,11 @@ int logfiles_name(struct str *out, const struct log_names *names, uint32_t rank,
  * E_LOG_DIR.  The caller frees *F in both cases. */
 int logfiles_open(struct logfiles **f, const struct log_names *names, struct str *note,
 		  logfiles_failed *failed, void *ctx, struct err *e);
+
+/* All ranks start again, as EPOCH, which is 1 at first: with %e, further files are made
+ * as in logfiles_open().  Does nothing if F is NULL.  0, or -1 with E. */
+int logfiles_restart(struct logfiles *f, uint32_t epoch, struct str *note,
+		     struct err *e);
 
 /* N bytes that RANK wrote to stream 1 or 2.  Does nothing if F is NULL. */
 void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const char *p,

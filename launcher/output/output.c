@@ -407,14 +407,26 @@ static void forget_tails(struct output *o)
 	}
 }
 
-void output_restart(struct output *o)
+static void say_old_files(struct output *o, struct str *note)
 {
+	if (note->len && o->request->verbosity >= 0)
+		output_note(o, "runner: --output-filename: %s", note->s);
+	str_free(note);
+}
+
+int output_restart(struct output *o, uint32_t epoch, struct err *e)
+{
+	struct str note = { 0 };
+	int rc = logfiles_restart(o->files, epoch, &note, e);
+
+	say_old_files(o, &note);
 	o->finished = false;
 	forget_tails(o);
 	memset(o->last_ms, 0, o->np * sizeof *o->last_ms);
 	if (o->spool)
 		spool_empty(o->spool);
 	o->spool_full = false;
+	return rc;
 }
 
 size_t output_waiting(const struct output *o)
@@ -521,15 +533,13 @@ static int open_files(struct output *o, const struct log_rank *rank, const char 
 		      struct err *e)
 {
 	struct log_names names = { o->request->output.dir, job, o->np,
-				   xcalloc(o->np, sizeof *names.rank) };
+				   xcalloc(o->np, sizeof *names.rank), 1 };
 	struct str note = { 0 };
 	int rc;
 
 	memcpy(names.rank, rank, o->np * sizeof *rank);
 	rc = logfiles_open(&o->files, &names, &note, o->events->disk, o->ctx, e);
-	if (note.len && o->request->verbosity >= 0)
-		output_note(o, "runner: --output-filename: %s", note.s);
-	str_free(&note);
+	say_old_files(o, &note);
 	return rc;
 }
 

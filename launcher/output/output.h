@@ -38,8 +38,9 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 
 /* No more output will come: pass on the lines that have no end. */
 void output_finish(struct output *o);
-/* All ranks start again: forget the tails and times of the ranks before. */
-void output_restart(struct output *o);
+/* All ranks start again, as EPOCH: forget the tails and times of the ranks before, and
+ * open files of this epoch if their names have its number.  0, or -1 with E. */
+int output_restart(struct output *o, uint32_t epoch, struct err *e);
 /* Bytes that are not written yet. */
 size_t output_waiting(const struct output *o);
 /* Queue no more output: it has no reader.  The files still get it. */

@@ -45,6 +45,22 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	[ "$(grep -c '^runner: restart' "$T/err")" = 2 ]
 }
 
+@test "N/TIME: restarts that are long over do not count" {
+	run -0 r --restarts 2/1s -np 1 sh -c 'sleep 0.55; exit $((TORCHELASTIC_RESTART_COUNT < 3))'
+	grep -q '^runner: restart 3, at most 2 in 1 s: 1 rank on 1 host$' "$T/err"
+	run -3 r --restarts 2/1h -np 1 sh -c 'exit 3'
+	[ "$(grep -c '^runner: restart' "$T/err")" = 2 ]
+	run -2 r --restarts 2/0 -np 1 true
+	run -2 r --restarts 2/ -np 1 true
+}
+
+@test "%e: each start has files of its own" {
+	run -3 r --restarts 1 --output-filename "$T/log/%e" -np 2 bash "$T/fails_until" 9
+	grep -q '^epoch 0 ' "$T/log/1/rank.0/stdout"
+	grep -q '^epoch 1 ' "$T/log/2/rank.1/stdout"
+	[ "$(cat "$T"/log/1/rank.0/stdout | wc -l)" = 1 ]
+}
+
 @test "no failure, no restart; 0 is none" {
 	run -0 r --restarts 5 -np 2 sh -c 'echo here'
 	[ "$output" = $'here\nhere' ]

@@ -34,6 +34,8 @@ static const struct {
 	{ "%l", 3, "1/rank.03/stdout", "1/rank.03/stderr" },
 	{ "%N.%l", 3, "n1.1", "n1.1.err" },
 	{ "%h/%2l", 3, "n1/01", "n1/01.err" },
+	{ "%e", 3, "7/rank.03/stdout", "7/rank.03/stderr" },
+	{ "%r.%2e", 3, "3.07", "3.07.err" },
 	{ "100%%/%r", 3, "100%/3", "100%/3.err" },
 	{ "100%%", 3, "100%/rank.03/stdout", "100%/rank.03/stderr" },
 	{ "%%r", 3, "%r/rank.03/stdout", "%r/rank.03/stderr" },
@@ -46,7 +48,7 @@ static const struct {
 
 static struct log_names names_of(const char *pattern)
 {
-	struct log_names n = { pattern, "c00kie", NP, xcalloc(NP, sizeof *n.rank) };
+	struct log_names n = { pattern, "c00kie", NP, xcalloc(NP, sizeof *n.rank), 7 };
 
 	for (uint32_t i = 0; i < NP; i++)
 		n.rank[i] = (struct log_rank){ i % 2 ? "n1" : "n0", i / 2 };
