@@ -8,6 +8,10 @@ With the descriptor -1 (runner --check) it says between two NULs what would be i
 Each module is imported in a forked child first, which becomes the warm process if the module did nothing there
 that ranks must not share.  So nothing is imported twice, and what may not be imported leaves nothing behind.
 """
+import sys
+
+BARE = set(sys.modules)  # what any program finds imported: no file beside it hides these
+
 import array
 import ast
 import ctypes
@@ -22,7 +26,6 @@ import runpy
 import select
 import signal
 import socket
-import sys
 import termios
 import time
 
@@ -372,14 +375,12 @@ def report(trial):
     return text + "".join(f"; {name} is left to the ranks: {why}" for name, why in trial.cold.items())
 
 
-def hidden(home, before):
-    """The first module that was imported here and that a file in HOME would hide from a rank."""
-    if not home:
-        return None
-    new = {n.partition(".")[0] for n in set(sys.modules) - before}
-    for entry in os.listdir(home):
-        name = entry.partition(".")[0]
-        if name in new and (entry.endswith((".py", ".so")) or os.path.isdir(os.path.join(home, entry))):
+def hidden(home):
+    """The first module that was imported here and that HOME would hide from a rank."""
+    new = {n.partition(".")[0] for n in set(sys.modules) - BARE} - set(sys.builtin_module_names)
+    for name in sorted({entry.partition(".")[0] for entry in os.listdir(home)} & new) if home else ():
+        spec = spec_in([home], name)
+        if spec and spec.origin:  # a folder that is no package hides nothing
             return name
     return None
 
@@ -505,7 +506,6 @@ def main(head):
     program = Program(sys.argv[1:])
     if sys.path and not sys.path[0] and not program.is_safe:
         del sys.path[0]
-    before = set(sys.modules)
     words = head.split()
     agent = Agent(int(words[0]))
     own = {w for w in words[1:] if not w.startswith("/")}
@@ -519,7 +519,7 @@ def main(head):
         names += [n for n in LATER.get(name, ()) if n not in names]
     trial = Trial(names, own)
     trial.run()
-    name = hidden(program.home(), before)
+    name = hidden(program.home())
     if sys.flags.interactive:
         agent.tell(False, "-i wants a prompt")
     if name:
