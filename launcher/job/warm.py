@@ -144,16 +144,22 @@ class Program:
             return runpy._run_module_as_main(self.what)
         if self.how == "text":
             return exec(compile(self.what, "<string>", "exec"), vars(main))
+        path = self.path()
         try:
-            with open(self.what, "rb") as f:
+            with open(path, "rb") as f:
                 text = f.read()
         except OSError as e:
-            print(f"{sys.executable}: can't open file {os.path.abspath(self.what)!r}: [Errno {e.errno}] "
-                  f"{e.strerror}", file=sys.stderr)
+            print(f"{sys.executable}: can't open file {path!r}: [Errno {e.errno}] {e.strerror}", file=sys.stderr)
             sys.exit(2)
-        main.__file__, main.__spec__, main.__cached__ = self.what, None, None
-        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", self.what)
-        return exec(compile(text, self.what, "exec"), vars(main))
+        main.__file__, main.__spec__, main.__cached__ = path, None, None
+        main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+        return exec(compile(text, path, "exec"), vars(main))
+
+    def path(self):
+        """As Python itself makes the name of a file whole, from 3.9 on."""
+        if os.path.isabs(self.what) or sys.version_info < (3, 9):
+            return self.what
+        return os.path.join(os.getcwd(), self.what[2:] if self.what.startswith("./") else self.what)
 
 
 # ---- which of these may be imported ----
