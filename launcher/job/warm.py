@@ -32,6 +32,7 @@ import time
 FILE = "<berth warm>"  # this text, in stacks
 PR_SET_PDEATHSIG = 1
 IMPORT_S = 60  # for one module
+GIVEN = dict(os.environb)  # before any import
 SLOW_S = 0.1  # an import that takes longer is not to be done again because of another module
 # What a module imports later, when it is used.  torch: its first optimizer does, in 1.5 s.
 LATER = {"torch": ("torch._dynamo",)}
@@ -400,6 +401,17 @@ def await_request(control):
     return list(fds) if text else None
 
 
+def own_environment(entries):
+    """The variables ENTRIES, and over them what imports changed."""
+    changed = {n: v for n, v in os.environb.items() if GIVEN.get(n) != v}
+    taken = GIVEN.keys() - os.environb.keys()
+    os.environ.clear()
+    os.environb.update(entry.partition(b"=")[::2] for entry in entries)
+    os.environb.update(changed)
+    for name in taken:
+        os.environb.pop(name, None)
+
+
 def become(control, words, fds):
     """This process becomes the rank that WORDS describe: struct spawn of the agent, as texts."""
     local, agent, umask, live, pmi, cgroup = map(int, words[:6])
@@ -431,10 +443,7 @@ def become(control, words, fds):
                            resource.RLIMIT_MEMLOCK), limits):
         resource.setrlimit(what, (int(soft), resource.getrlimit(what)[1]))
     os.chdir(folder)
-    os.environ.clear()
-    for entry in environment:
-        name, _, value = entry.partition(b"=")
-        os.environb[name] = value
+    own_environment(environment)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=not sys.flags.unbuffered and (stream is sys.stderr or os.isatty(1)))
     # Each rank has its own random numbers, as if it had imported these itself.
