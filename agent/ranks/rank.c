@@ -360,6 +360,27 @@ static void signal_main(const struct procs *all, pid_t pid, int signo)
 			kill(all->v[i].pid, signo);
 }
 
+/* A rank whose warm process still imports has no handler either: SIGNO ends it. */
+static void signal_asked(struct ranks *r, int signo)
+{
+	warm_answers(r->warm);
+	warm_cancel(r->warm);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct wire_exited m = { .epoch = r->job->epoch,
+					       .rank = r->v[i].rank,
+					       .status = (uint32_t)signo,
+					       .began_ns = clock_ns(),
+					       .text = "",
+					       .hint = "" };
+
+		if (r->v[i].warm < 0 || r->v[i].state != RANK_WAITING)
+			continue;
+		r->v[i].state = RANK_EXITED;
+		server_ended(r->server, i, true);
+		wire_pack_exited(r->out, &m);
+	}
+}
+
 /* Memory or descriptors may be short for a moment.  If they stay short, the guardian
  * has its own, and kills the processes that this agent cannot see. */
 static const char blind[] = "cannot look at the processes";
@@ -380,6 +401,8 @@ void ranks_signal(struct ranks *r, int signo, bool tree)
 		r->blind = error != 0;
 		return;
 	}
+	if (r->warm && r->phase == RANKS_RUN && (signo == SIGINT || signo == SIGTERM))
+		signal_asked(r, signo);
 	procs_load_below(&all);
 	for (size_t i = 0; i < r->n; i++)
 		if (r->v[i].state == RANK_RUNNING)
