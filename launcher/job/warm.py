@@ -445,7 +445,7 @@ def become(control, words, fds):
     os.chdir(folder)
     own_environment(environment)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=not sys.flags.unbuffered and (stream is sys.stderr or os.isatty(1)))
+        stream.reconfigure(line_buffering=not stream.write_through and (stream is sys.stderr or os.isatty(1)))
     # Each rank has its own random numbers, as if it had imported these itself.
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
