@@ -80,6 +80,13 @@ static void start_batch(struct agent *a, const uint32_t *order, size_t n)
 
 /* ---- warm processes ---- */
 
+/* Input is not given to the streams of an attempt that fails. */
+static void grant_input(struct agent *a)
+{
+	if (!ranks_wait(&a->ranks))
+		io_grant(&a->ranks.io);
+}
+
 /* The answer of one: rank LOCAL runs as PID, or is exec'd now. */
 static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
 {
@@ -90,6 +97,7 @@ static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
 		ranks_forked(&a->ranks, local, pid, bind_errno);
 	else
 		start_batch(a, &order, 1);
+	grant_input(a);
 }
 
 static void on_told(void *ctx, bool is_warm, const char *text)
@@ -159,7 +167,7 @@ void agent_start_ranks(struct agent *a)
 		err_set(&e, E_BIND, strerror(a->ranks.bind_errno));
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
-	io_grant(&a->ranks.io);
+	grant_input(a);
 	if (a->chosen.n && a->topo.live)
 		gpu_check_begin(&a->check, a->base, &a->stream.out, &a->chosen,
 				&a->placement, &a->ranks);

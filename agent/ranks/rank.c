@@ -214,6 +214,14 @@ void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno)
 	rank_runs(r, local, bind_errno);
 }
 
+bool ranks_wait(const struct ranks *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->v[i].state == RANK_WAITING)
+			return true;
+	return false;
+}
+
 /* ---- exits ---- */
 
 static uint64_t in_us(struct timeval t)

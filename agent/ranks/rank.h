@@ -91,6 +91,8 @@ void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno);
 /* After spawn_batch_wait(), in the order of starting: sends `started`, or `exited` with
  * the error. */
 void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
+/* Is there a rank of which it is not known yet how it starts? */
+bool ranks_wait(const struct ranks *r);
 /* Local rank LOCAL can't be started: E.  Sends `exited`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);
 
