@@ -32,6 +32,7 @@ struct warm_one {
 	struct str in;
 	size_t *asked; /* local ranks that have no answer */
 	size_t nasked;
+	bool failed; /* to become a rank, which was said */
 };
 
 struct warm {
@@ -92,14 +93,17 @@ static void one_is_cold(struct warm_one *one, const char *why)
 
 /* ---- answers ---- */
 
-/* "LOCAL PID ERRNO" */
+/* "LOCAL PID ERRNO", and behind PID -1: " WHY" */
 static void one_rank(struct warm_one *one, const char *text)
 {
 	unsigned long local;
-	int pid, bind_errno;
+	int pid, bind_errno, why = 0;
 
-	if (sscanf(text, "%lu %d %d", &local, &pid, &bind_errno) != 3)
+	if (sscanf(text, "%lu %d %d %n", &local, &pid, &bind_errno, &why) != 3)
 		return;
+	if (pid <= 0 && !one->failed) /* once: others may fail alike */
+		one->w->told(one->w->ctx, false, text + why);
+	one->failed |= pid <= 0;
 	for (size_t i = 0; i < one->nasked; i++) {
 		if (one->asked[i] != local)
 			continue;

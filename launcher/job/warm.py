@@ -492,8 +492,9 @@ def serve(control):
                 words = f.read().split(b"\0")[:-1]
             try:
                 become(control, words, fds[1:])
-            except BaseException:  # the agent starts the rank without this process, and says what is wrong
-                control.send(b"%s -1 0\0" % words[0])
+            except BaseException as e:  # the agent starts the rank without this process
+                why = f"a rank could not be forked: {type(e).__name__}: {e}"
+                control.send(b"%s -1 0 %s\0" % (words[0], why.encode("utf-8", "replace")[:2000]))
                 os._exit(1)
             return
         os.close(take)
