@@ -86,8 +86,13 @@ class Scan:
                 base = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
                 self.name(f"{base}.{node.module}" if node.module else base, [a.name for a in node.names])
 
+    def is_own(self, top):
+        """A folder that is no package gives way to a package, wherever that is."""
+        spec = self.home and spec_in([self.home], top)
+        return spec and (spec.origin or not getattr(spec_in(sys.path, top), "origin", None))
+
     def name(self, name, attributes):
-        if self.home and spec_in([self.home], name.split(".")[0]):
+        if self.is_own(name.split(".")[0]):
             for own in (name, *(f"{name}.{a}" for a in attributes)):
                 self.own(own)
         elif name not in self.names:
@@ -160,7 +165,7 @@ class Program:
         """As Python itself makes the name of a file whole, from 3.9 on."""
         if os.path.isabs(self.what) or sys.version_info < (3, 9):
             return self.what
-        return os.path.join(os.getcwd(), self.what[2:] if self.what.startswith("./") else self.what)
+        return os.path.join(os.getcwd(), self.what)
 
 
 # ---- which of these may be imported ----
@@ -379,6 +384,8 @@ def report(trial):
     usual = getattr(sys, "stdlib_module_names", ())
     tops = dict.fromkeys(n.partition(".")[0] for n in trial.warm)
     text = ", ".join(n for n in tops if n not in usual) or "nothing but Python's own"
+    if not trial.warm:
+        text = "it imports nothing that ranks may share"
     return text + "".join(f"; {name} is left to the ranks: {why}" for name, why in trial.cold.items())
 
 
