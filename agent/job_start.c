@@ -95,7 +95,7 @@ static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
 
 	if (pid > 0)
 		ranks_forked(&a->ranks, local, pid, bind_errno);
-	else
+	else if (a->ranks.phase == RANKS_RUN)
 		start_batch(a, &order, 1);
 	grant_input(a);
 }
