@@ -20,6 +20,7 @@ import gc
 import importlib
 import importlib.machinery
 import importlib.util
+import linecache
 import os
 import resource
 import runpy
@@ -149,6 +150,8 @@ class Program:
         if self.how == "module":
             return runpy._run_module_as_main(self.what)
         if self.how == "text":
+            if sys.version_info >= (3, 13):  # stacks have its lines
+                linecache.cache["<string>"] = len(self.what), None, self.what.splitlines(True), "<string>"
             return exec(compile(self.what, "<string>", "exec"), vars(main))
         path = self.path()
         try:
