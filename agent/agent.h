@@ -75,6 +75,10 @@ void agent_place(struct agent *a);
 /* Exec the ranks that were placed, once they can have what the bits MPI of enum
  * mpi_given say.  Sends `started` or `exited` for each. */
 void agent_start(struct agent *a, uint32_t mpi);
+/* One of the ranks, which has ended, starts again. */
+void agent_start_again(struct agent *a, const struct wire_start *m);
+/* Exec local rank LOCAL alone. */
+void agent_start_rank(struct agent *a, uint32_t local);
 /* If the start waits for PMIx, it goes on once it can.  To be called after each turn of
  * the loop. */
 void agent_settle(struct agent *a);

@@ -34,8 +34,11 @@ struct place_request agent_request(struct agent *a)
 struct env_rank agent_env_rank(struct agent *a, uint32_t local)
 {
 	const struct place_request q = agent_request(a);
+	struct env_rank r = env_rank_of(&q, local);
 
-	return env_rank_of(&q, local);
+	if (a->ranks.n)
+		r.restarts += a->ranks.v[local].life - 1;
+	return r;
 }
 
 struct app_start *agent_app_start(struct agent *a, uint32_t local)

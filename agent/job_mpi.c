@@ -223,9 +223,17 @@ void agent_start(struct agent *a, uint32_t mpi)
 	agent_event(a, a->mpi & MPI_GIVE_PMIX ? START_EV_PMIX : START_EV_START);
 }
 
+void agent_start_again(struct agent *a, const struct wire_start *m)
+{
+	for (size_t i = 0; i < a->ranks.n; i++)
+		if (a->ranks.v[i].rank == m->rank)
+			ranks_clear(&a->ranks, i, m->life);
+}
+
 void agent_settle(struct agent *a)
 {
 	const char *why;
+	long local;
 	const enum server_pmix_state pmix = server_pmix(a->ranks.server, &why);
 	const struct start_facts f = {
 		.pmix = pmix,
@@ -239,4 +247,6 @@ void agent_settle(struct agent *a)
 
 	if (due != START_NOTHING)
 		agent_event(a, due);
+	while ((local = ranks_cleared(&a->ranks)) >= 0)
+		agent_start_rank(a, (uint32_t)local);
 }

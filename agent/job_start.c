@@ -147,6 +147,12 @@ static bool start_warm(struct agent *a, uint32_t local)
 	return p >= 0;
 }
 
+void agent_start_rank(struct agent *a, uint32_t local)
+{
+	if (!start_warm(a, local))
+		start_batch(a, &local, 1);
+}
+
 void agent_start_ranks(struct agent *a)
 {
 	enum { BATCH = 128 };

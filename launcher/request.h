@@ -141,6 +141,7 @@ struct request {
 	bool keep_going;
 	int restarts; /* at most so many times all ranks start again, */
 	long restarts_ms; /* in so much time; 0: in all */
+	enum replace replace;
 	bool warm;    /* ranks are forked from a process that has their modules */
 
 	/* output and input */

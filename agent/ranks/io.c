@@ -177,6 +177,11 @@ void io_finish(struct io_rank *r)
 	stream_finish(&r->err);
 }
 
+bool io_is_over(const struct io_rank *r)
+{
+	return r->out.fd < 0 && r->err.fd < 0;
+}
+
 /* ---- input ---- */
 
 static void reader_close(struct io_rank *r)
@@ -347,7 +352,13 @@ int io_open(struct io_rank *r, struct io *io, uint32_t rank, bool pty, bool read
 	if (!reads_stdin)
 		return 0;
 	r->in = ours[0];
+	r->in_at = io->input_at;
 	r->in_event = event_new(io->base, r->in, EV_WRITE, io_on_writable, r);
+	for (size_t i = 0; i < io->nreaders; i++)
+		if (io->readers[i] == r) { /* it starts again, in the middle */
+			reader_write(r);
+			return 0;
+		}
 	io->readers = xreallocarray(io->readers, io->nreaders + 1, sizeof *io->readers);
 	io->readers[io->nreaders++] = r;
 	return 0;

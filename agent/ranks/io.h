@@ -93,6 +93,9 @@ void io_drain(struct io_rank *r);
  * but no credit stays: call again. */
 void io_finish(struct io_rank *r);
 
+/* R has no stream of output that is open. */
+bool io_is_over(const struct io_rank *r);
+
 void io_free_rank(struct io_rank *r);
 void io_free(struct io *io);
 

@@ -282,6 +282,24 @@ static bool has_entry(pid_t pid, const char *word)
 	return found;
 }
 
+size_t procs_end(pid_t group, const char *entry)
+{
+	struct procs below;
+	size_t n = 0;
+
+	procs_load_below(&below);
+	for (size_t i = 0; i < below.n; i++) {
+		const struct proc *p = &below.v[i];
+
+		if (p->group != group && !has_entry(p->pid, entry))
+			continue;
+		kill(p->pid, SIGKILL);
+		n++;
+	}
+	procs_free(&below);
+	return n;
+}
+
 /* A process that stays the same one: its number may be another's by the time of a
  * signal.  FD is -1 where the kernel has no pidfds (before Linux 5.3), or a sandbox
  * forbids them. */

@@ -34,7 +34,9 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	*r = (struct ranks){ .out = out, .job = job, .n = job->ranks.n };
 	r->v = xcalloc(r->n, sizeof *r->v);
 	for (size_t i = 0; i < r->n; i++)
-		r->v[i] = (struct rank){ .rank = job->ranks.v[i], .warm = -1 };
+		r->v[i] = (struct rank){ .rank = job->ranks.v[i],
+					 .life = 1,
+					 .warm = -1 };
 	r->io = (struct io){ .base = base,
 			     .out = out,
 			     .epoch = job->epoch,
@@ -344,6 +346,60 @@ void ranks_reap(struct ranks *r)
 			if (r->v[i].pid == pid && r->v[i].state == RANK_RUNNING)
 				rank_exited(r, i, status, reaped_ns, &used);
 	r->alone = pid < 0 && errno == ECHILD;
+}
+
+/* ---- another life ---- */
+
+void ranks_clear(struct ranks *r, size_t local, uint32_t life)
+{
+	struct rank *one = &r->v[local];
+
+	if (one->state != RANK_EXITED || r->phase != RANKS_RUN)
+		return;
+	one->state = RANK_CLEARING;
+	one->life = life;
+	one->looks = 0;
+	one->killed = false;
+}
+
+/* Nothing is left of it, and its output is sent. */
+static bool is_clear(struct ranks *r, struct rank *one)
+{
+	char entry[32];
+
+	snprintf(entry, sizeof entry, "BERTH_RANK=%u", one->rank);
+	if (procs_end(one->pid, entry)) {
+		one->looks++;
+		loop_after_ms(r->timer, FIRST_PAUSE_MS);
+		return false;
+	}
+	if (one->io.io)
+		io_finish(&one->io);
+	return !one->io.io || io_is_over(&one->io);
+}
+
+long ranks_cleared(struct ranks *r)
+{
+	enum { MOST = 1250 }; /* looks, of 4 ms */
+	struct err e = { 0 };
+
+	for (size_t i = 0; i < r->n && r->phase == RANKS_RUN && !r->stop_delayed_ms;
+	     i++) {
+		struct rank *one = &r->v[i];
+
+		if (one->state != RANK_CLEARING)
+			continue;
+		if (is_clear(r, one)) {
+			one->state = RANK_WAITING;
+			return (long)i;
+		}
+		if (one->looks < MOST)
+			continue;
+		err_set(&e, E_SPAWN, "the rank",
+			"processes of its last life do not end");
+		ranks_fail(r, i, &e);
+	}
+	return -1;
 }
 
 /* ---- signals ---- */

@@ -3,6 +3,8 @@
  *
  * A rank:   WAITING -> RUNNING -> EXITED       its main process ran, was reaped
  *           WAITING -> EXITED                  it could not be started
+ *           EXITED -> CLEARING -> WAITING      it is to start again: first what it left
+ *                                              is killed, and its output is sent
  *
  * The job:  RUN        ranks come and go; background children of an exited rank live on
  *           TERMED     `stop` came: TERM to main processes, KILL when the grace is over
@@ -25,7 +27,7 @@
 #include "agent/ranks/warm.h"
 #include "common/job.h"
 
-enum rank_state { RANK_WAITING, RANK_RUNNING, RANK_EXITED };
+enum rank_state { RANK_WAITING, RANK_RUNNING, RANK_EXITED, RANK_CLEARING };
 enum ranks_phase {
 	RANKS_RUN,
 	RANKS_TERMED,
@@ -38,6 +40,8 @@ struct rank {
 	enum rank_state state;
 	uint32_t rank;
 	pid_t pid;
+	uint32_t life; /* 1, then one more with each start in this epoch */
+	unsigned looks; /* CLEARING: so far */
 	bool killed;   /* by us: no OOM kill */
 	bool launched; /* in a batch, as number slot */
 	size_t slot;
@@ -96,6 +100,12 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch);
 bool ranks_wait(const struct ranks *r);
 /* Local rank LOCAL can't be started: E.  Sends `exited`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);
+
+/* Local rank LOCAL, which has exited, is to start again, for life LIFE. */
+void ranks_clear(struct ranks *r, size_t local, uint32_t life);
+/* A local rank that starts again and of whose last life nothing is left; or -1.  To be
+ * called after each turn of the loop: it goes on with those that are cleared. */
+long ranks_cleared(struct ranks *r);
 
 /* SIGCHLD: reap ranks and orphans, send `exited`. */
 void ranks_reap(struct ranks *r);

@@ -11,6 +11,7 @@ static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
 static const char *const share_names[] = { SHARE_NAMES, NULL };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
+static const char *const replace_names[] = { REPLACE_NAMES, NULL };
 static const char *const mpi_names[] = { MPI_NAMES, NULL };
 static const char *const horovod_names[] = { HOROVOD_NAMES, NULL };
 static const char *const role_names[] = { TF_ROLE_NAMES, NULL };
@@ -255,6 +256,15 @@ const struct option option_table[] = {
 		  "enough slots. Each start has a new MASTER_PORT, and TORCHELASTIC_RESTART_COUNT "
 		  "counts the restarts. Input that was read from stdin is not read again. A program "
 		  "that cannot be executed, a time limit or a signal still ends the job." },
+	{ "--replace", "all|alone", TOPIC_ending, 0,
+	  "replace", "BERTH_REPLACE", CHOICE(replace, replace_names),
+	  .help = "what a restart starts: all ranks, or the failed one",
+	  .text = "Choose what --restarts starts again. all, the default: all ranks. alone: only the "
+		  "rank that failed, in its place, as soon as nothing of it is left there; the other "
+		  "ranks are not told. It is for programs whose processes find each other again "
+		  "themselves: servers, workers of a queue, torchft. MASTER_PORT stays, and "
+		  "TORCHELASTIC_RESTART_COUNT counts the starts of that rank. Ranks of MPI and of "
+		  "libberth can't be started alone: there, and if a host is lost, it means all." },
 	{ "--warm", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "warm", "BERTH_WARM", SWITCH(warm),
 	  .help = "start Python ranks from one with its imports done",

@@ -459,33 +459,12 @@ void acts_forget_ranks(struct job *j)
 	end_services(&j->serves);
 }
 
-/* Keep the times of the last ones, as many as there may be in one span. */
-static void note_restart(struct job *j)
-{
-	const size_t most = (size_t)j->request->restarts;
-
-	if (!j->request->restarts_ms)
-		return;
-	if (j->restarted.n == most)
-		memmove(j->restarted.at_ms, j->restarted.at_ms + 1,
-			--j->restarted.n * sizeof *j->restarted.at_ms);
-	j->restarted.at_ms = xreallocarray(j->restarted.at_ms, j->restarted.n + 1,
-					   sizeof *j->restarted.at_ms);
-	j->restarted.at_ms[j->restarted.n++] = clock_ms();
-}
-
 static void say_restart(struct job *j)
 {
 	struct str most = { 0 };
 
-	if (j->request->restarts_ms) {
-		str_addf(&most, ", at most %d in ", j->request->restarts);
-		str_add_seconds(&most, (uint64_t)j->request->restarts_ms);
-		str_add(&most, " s");
-	} else {
-		str_addf(&most, " of %d", j->request->restarts);
-	}
-	report_note(j, "runner: restart %u%s: %u rank%s on %u host%s", j->epoch - 1,
+	report_add_budget(&most, j);
+	report_note(j, "runner: restart %s: %u rank%s on %u host%s",
 		    str_text(&most), j->plan.np, str_plural(j->plan.np), j->plan.nodes,
 		    str_plural(j->plan.nodes));
 	str_free(&most);
@@ -501,7 +480,7 @@ static void acts_restart(struct job *j)
 		phase_host(j, i, RUN_EV_EPOCH);
 	acts_forget_ranks(j);
 	j->epoch++;
-	note_restart(j);
+	job_note_restart(j);
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
 	account_cause(&j->account, NULL);

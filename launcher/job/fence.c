@@ -57,6 +57,14 @@ bool fence_uses(struct fence *f, const struct host *h)
 	return first;
 }
 
+bool fence_is_used(const struct fence *f)
+{
+	for (size_t i = 0; f && i < f->epoch.agents->n; i++)
+		if (f->host[i].uses)
+			return true;
+	return false;
+}
+
 /* ---- the next world ---- */
 
 /* A rank that may still come. */

@@ -23,6 +23,9 @@ void fence_free(struct fence *f); /* takes NULL */
 /* H's ranks use the library.  True: this is new, and H has no host map yet. */
 bool fence_uses(struct fence *f, const struct host *h);
 
+/* Some host's do.  Takes NULL. */
+bool fence_is_used(const struct fence *f);
+
 /* Messages of agents: each function returns the fault of the message, or NULL.  F is
  * NULL, here and below, while no rank may run. */
 const char *fence_change(struct fence *f, const struct host *h,

@@ -43,7 +43,7 @@ static const char *on_host_map_request(struct job *j, struct host *h)
 
 void messages_start(struct job *j)
 {
-	const struct wire_start m = { j->epoch, mpi_given(j) };
+	const struct wire_start m = { .epoch = j->epoch, .mpi = mpi_given(j) };
 
 	j->unstarted = j->plan.np;
 	for (uint32_t i = 0; i < j->plan.np; i++)
@@ -202,7 +202,7 @@ static void leave_starting(struct job *j, struct rank *r, enum rank_state state)
 	const bool starting = r->state == RANK_STARTING;
 
 	r->state = state;
-	if (starting && !--j->unstarted && j->request->report_bindings)
+	if (starting && !--j->unstarted && !r->starts && j->request->report_bindings)
 		report_bindings(j);
 }
 
@@ -218,6 +218,8 @@ static const char *on_started(struct job *j, struct host *h,
 		return "'started' message of a rank that was not told to start";
 	r->pid = m->pid;
 	r->bound = messages_shown(m->cpus);
+	if (r->starts)
+		output_rank_again(j->output, m->rank);
 	leave_starting(j, r, RANK_RUNNING);
 	events_begin(j->events, "rank started");
 	events_number(j->events, "rank", m->rank);
@@ -250,6 +252,21 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	return NULL;
 }
 
+static void log_end(const struct job *j, const struct host *h, uint32_t rank)
+{
+	const struct rank *r = &j->rank[rank];
+	const enum fate fate = r->ending.fate;
+
+	events_begin(j->events, "rank ended");
+	events_number(j->events, "rank", rank);
+	events_text(j->events, "host", h->name);
+	events_number(j->events, "pid", r->pid);
+	events_number(j->events, "status", outcome_status(&r->ending));
+	if (fate == FATE_SIGNAL || fate == FATE_OOM)
+		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
+	events_end(j->events);
+}
+
 /* RANK of host H, which was in phase AT, has ended, or is lost with it: all that wait
  * for the rank hear of it here.  fence.h hears of a lost host as a whole. */
 static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
@@ -265,14 +282,7 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	j->failed += fate > FATE_OK && !dismissed;
 	if (j->phase == JOB_RUN && !job_serves(j, rank))
 		j->awaited--;
-	events_begin(j->events, "rank ended");
-	events_number(j->events, "rank", rank);
-	events_text(j->events, "host", h->name);
-	events_number(j->events, "pid", r->pid);
-	events_number(j->events, "status", outcome_status(&r->ending));
-	if (fate == FATE_SIGNAL || fate == FATE_OOM)
-		events_text(j->events, "signal", outcome_signal_name(r->ending.code));
-	events_end(j->events);
+	log_end(j, h, rank);
 	if (fate != FATE_LOST)
 		fence_rank_ended(j->serves.fence, rank);
 	exchange_rank_ended(j->serves.exchanges, rank);
@@ -291,6 +301,34 @@ void messages_missed(void *job, uint32_t rank)
 	free(r->text);
 	r->text = xstrdup("exited with status 0 while others waited for it in MPI");
 	j->failed++;
+}
+
+/* RANK of host H has failed: it starts again, and its agent ends what it left. */
+static void rank_again(struct job *j, struct host *h, uint32_t rank)
+{
+	struct rank *r = &j->rank[rank];
+	struct wire_start m = { .epoch = j->epoch,
+				.mpi = mpi_given(j),
+				.rank = rank };
+
+	log_end(j, h, rank);
+	exchange_rank_ended(j->serves.exchanges, rank);
+	names_rank_ended(j->serves.names, rank);
+	job_note_restart(j);
+	report_replaced(j, rank);
+	r->state = RANK_STARTING;
+	r->ending = (struct ending){ 0 };
+	free(r->bound);
+	free(r->text);
+	free(r->hint);
+	r->bound = r->text = r->hint = NULL;
+	m.life = ++r->starts + 1;
+	j->unstarted++;
+	events_begin(j->events, "rank starts again");
+	events_number(j->events, "rank", rank);
+	events_number(j->events, "life", m.life);
+	events_end(j->events);
+	AGENTS_SEND(h, start, &m);
 }
 
 static const char *messages_on_exited(struct job *j, struct host *h,
@@ -314,7 +352,11 @@ static const char *messages_on_exited(struct job *j, struct host *h,
 	r->hint = xstrdup(m->hint);
 	usage_rank(&j->account.usage[job_index(j, h)], (uint64_t)r->ending.began_ns,
 		   m->cpu_us, m->peak_bytes);
-	rank_gone(j, h, m->rank, run_of(j, h)->phase);
+	if (run_of(j, h)->phase == RUN_PLACED &&
+	    phase_replace_wanted(j, m->rank, clock_ms()))
+		rank_again(j, h, m->rank);
+	else
+		rank_gone(j, h, m->rank, run_of(j, h)->phase);
 	return NULL;
 }
 

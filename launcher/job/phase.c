@@ -2,6 +2,9 @@
 
 #include <signal.h>
 
+#include "launcher/job/fence.h"
+#include "launcher/job/rank_status.h"
+
 enum {
 	START_MS = 2000, /* after --start-timeout, at which the transports give up; they
 			      are late on a busy machine, but know why */
@@ -171,7 +174,7 @@ static size_t restarts_spent(const struct job *j, uint64_t now_ms)
 	size_t n = 0;
 
 	if (!span_ms)
-		return j->epoch - 1;
+		return j->restarted.all;
 	for (size_t i = 0; i < j->restarted.n; i++)
 		n += now_ms - j->restarted.at_ms[i] < span_ms;
 	return n;
@@ -187,6 +190,19 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 		return false;
 	cause = phase_cause(j);
 	return cause < 0 || j->rank[cause].ending.fate != FATE_EXEC;
+}
+
+bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
+{
+	const struct rank *r = &j->rank[rank];
+
+	return j->request->replace == REPLACE_ALONE && j->phase == JOB_RUN &&
+	       (r->ending.fate == FATE_EXIT || r->ending.fate == FATE_SIGNAL ||
+		r->ending.fate == FATE_OOM) &&
+	       !r->dismissed && !j->failed && !j->grace_signo && !j->timed_out &&
+	       !j->unread && j->err.id == ERR_NONE && !fence_is_used(j->serves.fence) &&
+	       !*rank_status_last(j->serves.status, rank) &&
+	       restarts_spent(j, now_ms) < (size_t)j->request->restarts;
 }
 
 /* --keep-going is for failures of ranks.  A job that a signal, its limit or a reader

@@ -121,6 +121,9 @@ uint32_t phase_close_ms(const struct job *j);
 /* A failure is to be followed by another start of all ranks. */
 bool phase_restart_wanted(const struct job *j, uint64_t now_ms);
 
+/* RANK, which has failed, is to start again, and no other. */
+bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms);
+
 /* Index of the rank whose ending is the cause, or -1.  The ends of ranks whose agent
  * had been told to stop before are no causes, however the clocks disagree. */
 long phase_cause(const struct job *j);

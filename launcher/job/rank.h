@@ -11,6 +11,7 @@ enum rank_state { RANK_WAITING, RANK_STARTING, RANK_RUNNING, RANK_ENDED };
 struct rank {
 	enum rank_state state;
 	uint32_t pid;
+	uint32_t starts; /* in this epoch, after the first */
 	struct ending ending;
 	bool late;      /* it ended after its agent had been told to stop: no cause */
 	bool dismissed; /* all that it served have ended: its end is no failure */

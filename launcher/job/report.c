@@ -403,6 +403,34 @@ void report_cause(struct job *j)
 	str_free(&out);
 }
 
+void report_add_budget(struct str *out, const struct job *j)
+{
+	str_addf(out, "%u", j->restarted.all);
+	if (j->request->restarts_ms) {
+		str_addf(out, ", at most %d in ", j->request->restarts);
+		str_add_seconds(out, (uint64_t)j->request->restarts_ms);
+		str_add(out, " s");
+	} else {
+		str_addf(out, " of %d", j->request->restarts);
+	}
+}
+
+void report_replaced(struct job *j, uint32_t rank)
+{
+	struct str out = { 0 };
+	struct err e = { 0 };
+
+	if (j->request->verbosity < 0)
+		return;
+	report_describe(j, rank, &e);
+	str_addf(&out, "runner: %s", e.text);
+	add_last_lines(&out, j, rank, &e);
+	str_add(&out, "\n  it starts again: restart ");
+	report_add_budget(&out, j);
+	output_note(j->output, "%s", str_text(&out));
+	str_free(&out);
+}
+
 /* ---- --summary ---- */
 
 /* Why the job ends, in the order of phase_status(); "" for no reason. */
@@ -440,7 +468,7 @@ void report_summary(struct job *j, int status)
 		.status = phase_death(j) ? 128 + phase_death(j) : status,
 		.begin_ns = j->account.begin_ns,
 		.end_ns = clock_ns(),
-		.restarts = j->epoch - 1,
+		.restarts = j->restarted.all,
 		.logs = j->request->output.dir,
 		.host = names,
 		.usage = j->account.usage,

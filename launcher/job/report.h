@@ -7,6 +7,10 @@
 
 #include "launcher/job/job.h"
 
+/* Append "3 of 5" or "3, at most 5 in 3600 s": restarts, and those that there may be. */
+void report_add_budget(struct str *out, const struct job *j);
+/* RANK has failed, and it alone starts again. */
+void report_replaced(struct job *j, uint32_t rank);
 /* One line (or several) to stderr. */
 void report_note(struct job *j, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

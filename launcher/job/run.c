@@ -218,6 +218,21 @@ int job_run(struct job *j)
 	return job_finish(j);
 }
 
+void job_note_restart(struct job *j)
+{
+	const size_t most = (size_t)j->request->restarts;
+
+	j->restarted.all++;
+	if (!j->request->restarts_ms)
+		return;
+	if (j->restarted.n == most)
+		memmove(j->restarted.at_ms, j->restarted.at_ms + 1,
+			--j->restarted.n * sizeof *j->restarted.at_ms);
+	j->restarted.at_ms = xreallocarray(j->restarted.at_ms, j->restarted.n + 1,
+					   sizeof *j->restarted.at_ms);
+	j->restarted.at_ms[j->restarted.n++] = clock_ms();
+}
+
 void job_free(struct job *j)
 {
 	struct ssh_pool *pool = j->agents.setup.pool;

@@ -397,14 +397,33 @@ void output_finish(struct output *o)
 	on_flush(-1, 0, o);
 }
 
+static void forget_tail(struct output *o, uint32_t rank)
+{
+	if (o->tail[rank])
+		tail_free(o->tail[rank]);
+	free(o->tail[rank]);
+	o->tail[rank] = NULL;
+}
+
 static void forget_tails(struct output *o)
 {
-	for (uint32_t i = 0; i < o->np; i++) {
-		if (o->tail[i])
-			tail_free(o->tail[i]);
-		free(o->tail[i]);
-		o->tail[i] = NULL;
+	for (uint32_t i = 0; i < o->np; i++)
+		forget_tail(o, i);
+}
+
+void output_rank_again(struct output *o, uint32_t rank)
+{
+	for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++) {
+		struct line_stream *s = &o->stream[i];
+		struct lines *l = &queue_of(o, s)->lines;
+
+		o->held -= lines_held(s);
+		if (!o->muted && !o->raw && (s->line.len || l->open == s))
+			lines_put(l, s, "\n", 1);
+		o->held += lines_held(s);
+		output_watch(o, s);
 	}
+	forget_tail(o, rank);
 }
 
 static void say_old_files(struct output *o, struct str *note)

@@ -141,3 +141,55 @@ fed() {
 	run -0 r --events "$T/events" --restarts 2 -np 2 bash "$T/fails_until" 1
 	grep -q '"event": *"restart".*"epoch": *2' "$T/events"
 }
+
+# Rank 1 fails twice, with children behind it and a line without an end.
+fails_alone() {
+	cat > "$T/fails_alone" <<- 'E'
+		echo "rank $RANK life $TORCHELASTIC_RESTART_COUNT port $MASTER_PORT"
+		if [ "$RANK" = 1 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ]; then
+			setsid sleep 1000 &
+			sleep 1000 &
+			printf 'no end'
+			exit 3
+		elif [ "$RANK" = 1 ]; then
+			pgrep -fx 'sleep 1000' | while read -r pid; do
+				tr '\0' '\n' < "/proc/$pid/environ" | grep -qxF "MARK=$MARK" && echo "pid $pid is left"
+			done
+			touch "$0.done"
+		else
+			until [ -e "$0.done" ]; do sleep 0.05; done
+		fi
+	E
+}
+
+@test "--replace alone: the others go on, and nothing of the rank's last life is left" {
+	fails_alone
+	run -0 r --tag-style short --tag -x "MARK=$T" --oversubscribe --restarts 2 --replace alone -np 3 bash "$T/fails_alone"
+	[ "$(grep -c '^\[[02]\] rank . life 0' <<< "$output")" = 2 ]
+	[ "$(grep -c '^\[1\] rank 1 life [012]' <<< "$output")" = 3 ]
+	[ "$(grep -c '^\[1\] no end$' <<< "$output")" = 2 ]
+	[ "$(sed -n 's/.*port //p' <<< "$output" | sort -u | wc -l)" = 1 ]
+	silent_on 'is left'
+	[ "$(grep -c '^runner: rank 1 .*exited with status 3$' "$T/err")" = 2 ]
+	grep -qx '  it starts again: restart 2 of 2' "$T/err"
+	[ -z "$(alive_with "MARK=$T")" ]
+}
+
+@test "--replace alone: without a restart left the job ends; ^C and stdin work as ever" {
+	fails_alone
+	run -3 r --restarts 1 --replace alone -np 2 bash "$T/fails_alone"
+	grep -q 'the other rank will be ended' "$T/err"
+	run -0 "$RUNNER" -q --no-tag --restarts 1 --replace alone -np 1 \
+		sh -c 'read -r line; echo "$line"; exit $((1 - TORCHELASTIC_RESTART_COUNT))' <<< $'one\ntwo'
+	says one
+}
+
+@test "--replace alone: ranks of libberth all start again" {
+	printf '%s\n' 'import os, berth' 'berth.init()' 'life = os.environ["TORCHELASTIC_RESTART_COUNT"]' \
+		'print("rank", berth.rank(), "life", life, flush=True)' \
+		'if berth.rank() == 1 and life == "0": os._exit(3)' 'berth.shutdown()' > "$T/joins.py"
+	run -0 r --restarts 1 --replace alone -x "PYTHONPATH=$ROOT/lib/python" -x "BERTH_LIBRARY=$BUILD/lib/libberth.so" \
+		-np 2 python3 "$T/joins.py"
+	[ "$(grep -c 'life 1' <<< "$output")" = 2 ]
+	grep -q '^runner: restart 1 of 1: 2 ranks on 1 host$' "$T/err"
+}

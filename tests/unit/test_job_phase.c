@@ -264,6 +264,51 @@ START_TEST(no_reader_comes_first)
 }
 END_TEST
 
+/* Of the restarts those of the last span count. */
+START_TEST(restarts_in_a_span)
+{
+	uint64_t at_ms[] = { 100, 900 };
+
+	j.phase = JOB_DRAIN;
+	j.awaited = 0;
+	r.restarts = 2;
+	r.restarts_ms = 500;
+	j.restarted.all = 7;
+	j.restarted.at_ms = at_ms;
+	j.restarted.n = 2;
+	fails(2, 5, 3);
+	DUE(EV_AGAIN); /* at 1000 the first one is long over */
+	at_ms[0] = 501;
+	DUE(EV_ALL);
+	at_ms[0] = 500;
+	DUE(EV_AGAIN);
+	j.restarted.at_ms = NULL;
+}
+END_TEST
+
+START_TEST(one_starts_again)
+{
+	fails(2, 5, 3);
+	j.phase = JOB_RUN;
+	j.failed = 0;
+	r.restarts = 1;
+	ck_assert(!phase_replace_wanted(&j, 2, 1000));
+	r.replace = REPLACE_ALONE;
+	ck_assert(phase_replace_wanted(&j, 2, 1000));
+	ck_assert(!phase_replace_wanted(&j, 1, 1000)); /* it has not failed */
+	j.restarted.all = 1;
+	ck_assert(!phase_replace_wanted(&j, 2, 1000));
+	j.restarted.all = 0;
+	j.grace_signo = SIGINT;
+	ck_assert(!phase_replace_wanted(&j, 2, 1000));
+	j.grace_signo = 0;
+	ranks[2].ending.fate = FATE_EXEC;
+	ck_assert(!phase_replace_wanted(&j, 2, 1000));
+	ranks[2].ending.fate = FATE_LOST;
+	ck_assert(!phase_replace_wanted(&j, 2, 1000));
+}
+END_TEST
+
 START_TEST(restarts)
 {
 	j.phase = JOB_DRAIN;
@@ -272,9 +317,9 @@ START_TEST(restarts)
 	DUE(EV_ALL); /* nothing failed */
 	fails(2, 5, 3);
 	DUE(EV_AGAIN);
-	j.epoch = 2;
+	j.restarted.all = 1;
 	DUE(EV_ALL);
-	j.epoch = 1;
+	j.restarted.all = 0;
 	j.signo = SIGTERM;
 	DUE(EV_ALL);
 	j.signo = 0;
@@ -536,6 +581,8 @@ int main(void)
 	tcase_add_test(t, refused);
 	tcase_add_test(t, no_reader_comes_first);
 	tcase_add_test(t, restarts);
+	tcase_add_test(t, restarts_in_a_span);
+	tcase_add_test(t, one_starts_again);
 	tcase_add_test(t, phases_last);
 	tcase_add_test(t, phases_await);
 	tcase_add_test(t, hosts_walk);
