@@ -509,6 +509,92 @@ START_TEST(amd)
 }
 END_TEST
 
+/* ---- what a warm process has before there are ranks ---- */
+
+static bool is_own(const char *entry)
+{
+	for (const char *const *own = env_own_names(); *own; own++)
+		if (!strncmp(entry, *own, strlen(*own)) && entry[strlen(*own)] == '=')
+			return true;
+	return false;
+}
+
+/* Of each two ranks and lives. */
+START_TEST(common_to_all)
+{
+	static const char *const given[] = { "MINE=1", "PYTHONPATH=/x", NULL },
+				 *const pmix[] = { "PMIX_RANK=5", NULL };
+	struct env_rank r = make(4, 4, VISIBLE_ONE);
+	char *own[] = { "HOME=/h", "RANK=9", NULL }, **first, **common;
+
+	r.given = list(given);
+	r.pmix = list(pmix);
+	r.pmi_fd = 9;
+	r.has_pmix = true;
+	r.python = "/p";
+	r.horovod = "/p/h";
+	r.library = "/l.so";
+	r.agent_socket = "@a";
+	r.restarts = 0;
+	r.max_restarts = 3;
+	build(&r, 1, own);
+	first = env_build_common(&base, &r);
+	for (char **e = first; *e; e++) {
+		ck_assert_msg(!is_own(*e), "%s", *e);
+		ck_assert_str_ne(*e, "PMIX_RANK=5");
+	}
+	r.rank = 7;
+	r.local_rank = 3;
+	r.cross_rank = 0;
+	r.restarts = 2;
+	r.master_port = 20002;
+	r.master_addr = "10.0.0.9";
+	r.shared_memory = "/dev/shm/of_this_life";
+	r.agent_socket = "@b";
+	common = env_build_common(&base, &r);
+	for (size_t i = 0; first[i] || common[i]; i++)
+		ck_assert_str_eq(first[i] ? first[i] : "", common[i] ? common[i] : "");
+	/* what a rank has is either its own or common */
+	free(env);
+	env = env_build(&base, &r);
+	for (char **e = env; *e; e++) {
+		bool is_common = false;
+
+		for (char **c = common; *c; c++)
+			is_common |= !strcmp(*c, *e);
+		ck_assert_msg(is_common != (is_own(*e) || !strncmp(*e, "PMIX_", 5)),
+			      "%s", *e);
+	}
+	free(env);
+	env = common;
+	ck_assert_str_eq(get("BERTH_JOB"), "c0ffee");
+	ck_assert_str_eq(get("PYTHONPATH"), "/p/h:/p:/x");
+	ck_assert_str_eq(get("TORCHELASTIC_MAX_RESTARTS"), "3");
+	ck_assert_str_eq(get("PYTHONUNBUFFERED"), "1");
+	ck_assert_str_eq(get("MINE"), "1");
+	ck_assert_str_eq(get("HOME"), "/h");
+	free(first);
+}
+END_TEST
+
+START_TEST(own_names)
+{
+	static const char *const own[] = {
+		"RANK=",        "MASTER_PORT=",
+		"MASTER_ADDR=", "CUDA_VISIBLE_DEVICES=",
+		"BERTH_AGENT=", "TORCHELASTIC_RESTART_COUNT=",
+		"BERTH_CPUS="
+	};
+	static const char *const common[] = { "BERTH_JOB=", "PYTHONPATH=", "PWD=",
+					      "BERTH_VERSION=", "OMP_NUM_THREADS=" };
+
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		ck_assert_msg(is_own(own[i]), "%s", own[i]);
+	for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+		ck_assert_msg(!is_own(common[i]), "%s", common[i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("env");
@@ -528,6 +614,8 @@ int main(void)
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);
 	tcase_add_test(t, inherited_devices);
 	tcase_add_test(t, amd);
+	tcase_add_test(t, common_to_all);
+	tcase_add_test(t, own_names);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
