@@ -44,10 +44,11 @@ def _is_worker():
 
 def _tell():
     """One line of rank 0, but not of its DataLoader's workers."""
-    if os.environ.get("BERTH_RANK") != "0" or _is_worker():
+    if _is_worker():
         return
     hidden = _hidden()
-    if hidden:
+    # Nobody who has nothing to tell looks for its rank: runner --warm imports this once for all.
+    if hidden and os.environ.get("BERTH_RANK") == "0":
         print(f"berth: horovod is Berth here, and hides the one in {hidden}; "
               "--horovod=installed takes that one",
               file=sys.stderr, flush=True)
