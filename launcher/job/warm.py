@@ -35,6 +35,8 @@ PR_SET_PDEATHSIG = 1
 IMPORT_S = 60  # for one module
 GIVEN = dict(os.environb)  # before any import
 SLOW_S = 0.1  # an import that takes longer is not to be done again because of another module
+# Where a value binds threads, OpenMP takes the CPUs of the process that loads it.
+BINDS = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 # What a module imports later, when it is used.  torch: its first optimizer does, in 1.5 s.
 LATER = {"torch": ("torch._dynamo",)}
 
@@ -535,6 +537,9 @@ def main(head):
     words = head.split()
     agent = Agent(int(words[0]))
     own = {w for w in words[1:] if not w.startswith("/")}
+    for name in BINDS:
+        if os.environ.get(name, "false").lower() not in ("", "false", "none", "disabled"):
+            return tell(words, f"{name} binds threads to the CPUs of the process that imports", False)
     try:
         names = program.imports()
     except (OSError, SyntaxError, ValueError) as e:
