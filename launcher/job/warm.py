@@ -424,16 +424,23 @@ def own_environment(entries):
         os.environb.pop(name, None)
 
 
-def become(control, words, fds):
+def adopted(agent, between):
+    """Wait until process BETWEEN has ended: this one is a child of AGENT then, and ends with it."""
+    while os.getppid() == between:
+        os.sched_yield()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != agent:
+        os._exit(1)
+
+
+def become(control, words, fds, between):
     """This process becomes the rank that WORDS describe: struct spawn of the agent, as texts."""
     local, agent, umask, live, pmi, cgroup = map(int, words[:6])
     limits, cpus, folder, environment = words[6:10], words[10], words[11], words[12:]
     given = iter(fds)
     bind_errno = 0
     os.setpgid(0, 0)
-    while os.getppid() != agent:  # until the process between has ended
-        os.sched_yield()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    adopted(agent, between)
     for number in (0, 1, 2, live):
         os.dup2(next(given), number)
     if cgroup:
@@ -492,6 +499,7 @@ def serve(control):
         taken, take = os.pipe()
         between = os.fork()
         if not between:
+            between = os.getpid()
             if os.fork():
                 os._exit(0)
             os.close(taken)
@@ -503,7 +511,7 @@ def serve(control):
             with open(fds[0], "rb") as f:
                 words = f.read().split(b"\0")[:-1]
             try:
-                become(control, words, fds[1:])
+                become(control, words, fds[1:], between)
             except BaseException as e:  # the agent starts the rank without this process
                 why = f"a rank could not be forked: {type(e).__name__}: {e}"
                 control.send(b"%s -1 0 %s\0" % (words[0], why.encode("utf-8", "replace")[:2000]))
