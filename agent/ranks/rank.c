@@ -211,11 +211,6 @@ void ranks_started(struct ranks *r, size_t local, struct spawn_batch *batch)
 
 void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno)
 {
-	if (r->phase > RANKS_RUN) {
-		kill(pid, SIGKILL);
-		r->v[local].state = RANK_EXITED;
-		return;
-	}
 	r->v[local].pid = pid;
 	r->v[local].started_ms = clock_ms();
 	rank_runs(r, local, bind_errno);
@@ -433,7 +428,7 @@ static void signal_main(const struct procs *all, pid_t pid, int signo)
 static void signal_asked(struct ranks *r, int signo)
 {
 	warm_answers(r->warm);
-	warm_cancel(r->warm, false);
+	warm_cancel(r->warm);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct wire_exited m = { .epoch = r->job->epoch,
 					       .rank = r->v[i].rank,
@@ -512,7 +507,7 @@ static bool exit_is_near(const struct ranks *r)
 static void stop_now(struct ranks *r, uint32_t grace_ms)
 {
 	r->stop_delayed_ms = 0;
-	warm_cancel(r->warm, true);
+	warm_cancel(r->warm);
 	wire_pack_stop_ack(r->out, &(struct wire_stop_ack){ r->job->epoch });
 	if (r->phase > RANKS_TERMED)
 		return;
@@ -564,8 +559,6 @@ static bool all_gone(struct ranks *r)
 {
 	int watch;
 
-	if (warm_asks(r->warm))
-		return false;
 	if (!r->alone && r->warm) { /* its processes are children, too */
 		struct procs below;
 
@@ -606,7 +599,6 @@ static void settle_killing(struct ranks *r, uint64_t now)
 		return;
 	}
 	r->phase = RANKS_DRAINING;
-	warm_cancel(r->warm, false);
 	error = procs_load_below(&p);
 	if (error)
 		die(blind, error);

@@ -90,8 +90,7 @@ void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 /* Ask warm process P for local rank LOCAL.  False: it is to be started by
  * ranks_start(). */
 bool ranks_ask(struct ranks *r, size_t local, int p, struct spawn *s);
-/* It runs as PID, unbound if BIND_ERRNO is not 0.  Sends `started`, or ends it if it
- * comes after the stop. */
+/* It runs as PID, unbound if BIND_ERRNO is not 0.  Sends `started`. */
 void ranks_forked(struct ranks *r, size_t local, pid_t pid, int bind_errno);
 /* After spawn_batch_wait(), in the order of starting: sends `started`, or `exited` with
  * the error. */

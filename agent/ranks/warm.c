@@ -370,18 +370,10 @@ bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	return sent;
 }
 
-bool warm_asks(const struct warm *w)
+void warm_cancel(struct warm *w)
 {
 	for (size_t i = 0; w && i < w->n; i++)
-		if (w->v[i]->nasked)
-			return true;
-	return false;
-}
-
-void warm_cancel(struct warm *w, bool imports)
-{
-	for (size_t i = 0; w && i < w->n; i++)
-		if (w->v[i]->nasked && (!imports || w->v[i]->state == WARM_IMPORTS)) {
+		if (w->v[i]->nasked) {
 			one_end(w->v[i]);
 			w->v[i]->nasked = 0;
 			w->v[i]->key.len = 0; /* the next epoch starts another */

@@ -55,11 +55,8 @@ bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	      struct cgroup_entry entry);
 /* Take the answers that have come: to be called before a look for ranks that ended. */
 void warm_answers(struct warm *w);
-/* Ranks that have no answer are not to be started.  If IMPORTS, only those whose process
- * still imports: the others are soon answered. */
-void warm_cancel(struct warm *w, bool imports);
-/* Is there a rank without an answer? */
-bool warm_asks(const struct warm *w);
+/* Ranks that have no answer are not to be started. */
+void warm_cancel(struct warm *w);
 /* A rank died early: the next ones of process P are exec'd. */
 void warm_drop(struct warm *w, int p, const char *why);
 void warm_free(struct warm *w);

@@ -38,6 +38,23 @@ setup_file() {
 		os.environ.pop("TAKEN", None)
 	P
 	module asks_for_another <<< 'import colorsys'
+	gcc -shared -fPIC -fopenmp -o "$to/region.so" -xc - <<- 'C'
+		int region(void)
+		{
+			int n = 0;
+		#pragma omp parallel num_threads(2) reduction(+ : n)
+			n++;
+			return n;
+		}
+	C
+	module computes <<< 'import ctypes, os; n = ctypes.CDLL(os.path.dirname(__file__) + "/region.so").region()'
+	module all_here <<- 'P' # of this life
+		import os
+		here = "here." + os.environ["TORCHELASTIC_RESTART_COUNT"] + "."
+		open(here + os.environ["RANK"], "w").close()
+		while not all(os.path.exists(here + str(i)) for i in range(int(os.environ["WORLD_SIZE"]))):
+		    pass
+	P
 	module misses <<< 'import nothing_of_this_name'
 	module waits <<- 'P'
 		import os, time
@@ -99,14 +116,17 @@ alike() { # STATUS [OPTION...] COMMAND...
 		import sys
 		before = [name in sys.modules for name in ("counted", "decimal")]
 		import os, decimal, counted
-		print(*before, os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"])
-		sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] != "2")
+		life = os.environ["TORCHELASTIC_RESTART_COUNT"]
+		print(*before, os.environ["RANK"], life)
+		__import__("all_here")  # no statement that is looked for
+		sys.exit(life != "2")
 	P
 	warm 0 --restarts 2 -np 4 "$PY" job.py
 	was_warm
 	says "True True 3 0" "True True 0 1"
 	[ "$(grep -c '^True True [0-3] 2$' <<< "$output")" = 4 ]
 	[ "$(imports)" = 1 ]
+	rm here.*
 	run -1 --separate-stderr r -np 4 "$PY" job.py # without
 	says "False False "
 	[ "$(imports)" -gt 1 ]
@@ -195,7 +215,7 @@ alike() { # STATUS [OPTION...] COMMAND...
 @test "what breaks ranks that share it is left to them, and said" {
 	cat > job.py <<- 'P'
 		import counted, has_thread, reads_rank, has_child, opens_socket, prints, writes, changes_folder, changes_umask
-		import maps_shared, decimal
+		import maps_shared, computes, decimal
 		try:
 		    import exits
 		except SystemExit:
@@ -210,11 +230,11 @@ alike() { # STATUS [OPTION...] COMMAND...
 		    print("misses")
 		import ends
 		import os
-		print(os.getcwd(), reads_rank.rank, has_child.child.poll())
+		print(os.getcwd(), reads_rank.rank, has_child.child.poll(), computes.n)
 		has_child.child.kill()
 	P
 	warm 0 -np 2 --sort-output "$PY" job.py
-	[ "$output" = $'hello\nmisses\n/ 0 None\nhello\nmisses\n/ 1 None' ]
+	[ "$output" = $'hello\nmisses\n/ 0 None 2\nhello\nmisses\n/ 1 None 2' ]
 	was_warm
 	output=$notes
 	says "has_thread is left to the ranks: a thread of its own runs on" \
@@ -226,6 +246,7 @@ alike() { # STATUS [OPTION...] COMMAND...
 		"changes_folder is left to the ranks: it changes the current folder" \
 		"changes_umask is left to the ranks: it changes the umask" \
 		"maps_shared is left to the ranks: it writes to shared memory: /dev/zero (deleted)" \
+		"computes is left to the ranks: a thread of its own runs on" \
 		"exits is left to the ranks: its import fails: SystemExit: 3" \
 		"raises is left to the ranks: its import fails: RuntimeError: not today" \
 		"ends is left to the ranks: its import ends the process"
@@ -344,6 +365,10 @@ alike() { # STATUS [OPTION...] COMMAND...
 		[ "$output" = own ]
 		rm $name.py
 	done
+	# OpenMP's threads would be on the CPUs of the warm process
+	cat > job.py <<< 'import counted'
+	warm 0 -x OMP_PROC_BIND=close -np 1 "$PY" job.py
+	was_cold "OMP_PROC_BIND binds threads to the CPUs of the process that imports"
 	# no module that ranks may share
 	cat > job.py <<< 'import prints'
 	warm 0 -np 1 "$PY" job.py
@@ -425,6 +450,7 @@ ended_with() {
 		import sys
 		before = "counted" in sys.modules
 		import os, signal, counted
+		__import__("all_here")  # no statement that is looked for
 		if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 		    signal.raise_signal(signal.SIGKILL if os.environ["RANK"] == "1" else signal.SIGSTOP)
 		print(before)
@@ -490,4 +516,206 @@ ended_with() {
 	warm 0 -np 16 "$PY" job.py
 	was_warm
 	[ "$(sort -u <<< "$output" | wc -l)" = 16 ]
+}
+
+# The stop comes while ranks are still asked for.
+# bats test_tags=all
+@test "many ranks that fail at once, in each of six lives" {
+	cat > job.py <<< 'import counted, os, sys; sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] != "5")'
+	for _ in 1 2 3 4 5; do
+		warm 0 --restarts 5 -np 8 "$PY" job.py
+		none_left
+	done
+}
+
+# ---- module sets: the verdict on each, and ranks that use it ----
+
+# With what `make VENV` installs: CODE in two ranks, each of which prints TEXT.
+module_set() { # VENV MODULES VERDICT TEXT [OPTION...] < CODE
+	local python=$ROOT/build/$1/bin/python module
+	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
+	[ -e "$ROOT/build/$1/installed" ] || skip "no build/$1 (make $1)"
+	for module in ${2//,/ }; do
+		"$python" -c "import importlib.util as u, sys; sys.exit(not u.find_spec('$module'))" || skip "no $module in build/$1"
+	done
+	cat > set.py
+	warm 0 -np 2 -x OMP_NUM_THREADS=1 "${@:5}" "$python" set.py
+	[ "${notes#*: *: }" = "$3" ] || { echo "$notes"; false; }
+	[ "$(grep -c "^$4\$" <<< "$output")" = 2 ] || { echo "$output"; false; }
+}
+
+# bats test_tags=all
+@test "modules: numpy; random numbers of 16 ranks differ" {
+	module_set venv numpy "warm: numpy" "27000000.0" <<< 'import numpy as np; print((np.ones((300, 300)) @ np.ones((300, 300))).sum())'
+	cat > set.py <<< 'import numpy, random; print(numpy.random.rand(), random.random())'
+	warm 0 -np 16 "$ROOT/build/venv/bin/python" set.py
+	was_warm
+	[ "$(cut -d ' ' -f 1 <<< "$output" | sort -u | wc -l) $(cut -d ' ' -f 2 <<< "$output" | sort -u | wc -l)" = "16 16" ]
+}
+
+# bats test_tags=all
+@test "modules: scipy" {
+	module_set venv scipy "warm: scipy, numpy" 7.316 <<- 'P'
+		import scipy.linalg, numpy
+		print(round(float(scipy.linalg.det(numpy.eye(200) * 1.01)), 3))
+	P
+}
+
+# bats test_tags=all
+@test "modules: scikit-learn, which sets a variable" {
+	module_set venv sklearn "warm: sklearn" "True FALSE" <<- 'P'
+		from sklearn.datasets import load_digits
+		from sklearn.linear_model import LogisticRegression
+		import os, warnings
+		warnings.simplefilter("ignore")
+		x, y = load_digits(return_X_y=True)
+		print(LogisticRegression(max_iter=50).fit(x[:500], y[:500]).score(x, y) > 0.8, os.environ.get("KMP_INIT_AT_FORK"))
+	P
+}
+
+# bats test_tags=all
+@test "modules: torch, and what it imports late; random numbers of 16 ranks differ" {
+	module_set venv torch "warm: torch" "True True" <<- 'P'
+		import sys
+		before = "torch._dynamo" in sys.modules
+		import torch
+		model = torch.nn.Linear(64, 64)
+		optimizer = torch.optim.SGD(model.parameters(), 0.01)
+		model(torch.randn(4096, 64)).pow(2).sum().backward()
+		optimizer.step()
+		print(before, bool(model.weight.isfinite().all()))
+	P
+	cat > set.py <<< 'import torch, numpy; print(torch.rand(1).item(), numpy.random.rand())'
+	warm 0 -np 16 "$ROOT/build/venv/bin/python" set.py
+	was_warm
+	[ "$(cut -d ' ' -f 1 <<< "$output" | sort -u | wc -l) $(cut -d ' ' -f 2 <<< "$output" | sort -u | wc -l)" = "16 16" ]
+}
+
+# bats test_tags=all
+@test "modules: torchmetrics, which reads a rank's number" {
+	module_set venv torch,torchmetrics \
+		"warm: torch; torchmetrics is left to the ranks: it reads LOCAL_RANK when it is imported" "tensor(0.5000)" <<- 'P'
+		import torch, torchmetrics
+		print(torchmetrics.functional.accuracy(torch.tensor([1, 0]), torch.tensor([1, 1]), task="binary"))
+	P
+}
+
+# bats test_tags=all
+@test "modules: lightning, which reads a rank's number: two ranks train" {
+	module_set trainers lightning "warm: torch; lightning is left to the ranks: it reads LOCAL_RANK when it is imported" "True 2" <<- 'P'
+		import os, torch, lightning
+		class Model(lightning.LightningModule):
+		    def __init__(self):
+		        super().__init__()
+		        self.layer = torch.nn.Linear(4, 1)
+		    def training_step(self, batch, i):
+		        return self.layer(batch[0]).mean()
+		    def configure_optimizers(self):
+		        return torch.optim.SGD(self.parameters(), 0.1)
+		data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(8, 4)), 4)
+		trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, devices=2,
+		                            enable_progress_bar=False, enable_model_summary=False, strategy="ddp")
+		trainer.fit(Model(), data)
+		print(trainer.global_rank == int(os.environ["RANK"]), trainer.world_size)
+	P
+}
+
+# bats test_tags=all
+@test "modules: accelerate: two ranks train" {
+	module_set trainers accelerate "warm: torch, accelerate" "True 2" <<- 'P'
+		import os, torch
+		from accelerate import Accelerator
+		accelerator = Accelerator(cpu=True)
+		model = torch.nn.Linear(4, 1)
+		model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+		accelerator.backward(model(torch.ones(2, 4)).sum())
+		optimizer.step()
+		print(accelerator.process_index == int(os.environ["RANK"]), accelerator.num_processes)
+	P
+}
+
+# bats test_tags=all
+@test "modules: transformers" {
+	module_set trainers transformers "warm: torch, transformers" "torch.Size(\[1, 10, 32\])" <<- 'P'
+		import torch
+		from transformers import BertConfig, BertModel, Trainer
+		model = BertModel(BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=50))
+		print(model(torch.arange(10)[None]).last_hidden_state.shape)
+	P
+}
+
+# TensorFlow prints a line about oneDNN, unless it is off.
+# bats test_tags=all
+@test "modules: TensorFlow, as it is and without its first words" {
+	module_set venv-tf tensorflow "vm: ranks are started without --warm: it imports nothing that ranks may share; tensorflow is left to the ranks: it prints when it is imported" 8000000.0 <<- 'P'
+		import tensorflow as tf
+		print(float(tf.reduce_sum(tf.matmul(tf.ones((200, 200)), tf.ones((200, 200))))))
+	P
+	warm 0 -np 2 -x TF_ENABLE_ONEDNN_OPTS=0 -x TF_CPP_MIN_LOG_LEVEL=3 "$ROOT/build/venv-tf/bin/python" set.py
+	was_warm
+	[ "$output" = $'8000000.0\n8000000.0' ]
+}
+
+# bats test_tags=all
+@test "modules: JAX" {
+	module_set venv-jax jax "warm: jax" 1000000.0 <<- 'P'
+		import jax, jax.numpy as jnp
+		print(float(jax.jit(lambda x: (x @ x).sum())(jnp.ones((100, 100)))))
+	P
+}
+
+# bats test_tags=all
+@test "modules: berth, and horovod.torch of it" {
+	module_set venv torch "warm: berth" "\[0, 1\]" --horovod <<- 'P'
+		import berth
+		berth.init()
+		print(berth.allgather_object(berth.rank()))
+	P
+	module_set venv torch "warm: horovod, torch" "tensor(\[1., 1., 1.\])" --horovod <<- 'P'
+		import horovod.torch as hvd, torch
+		hvd.init()
+		print(hvd.allreduce(torch.ones(3) * hvd.rank(), average=False))
+	P
+}
+
+# bats test_tags=all
+@test "in a warm rank of PyTorch: pickle, children, workers that load data, torch.compile" {
+	module_set venv torch "warm: torch" "True 5 5 5 56 2 False 1.0" <<- 'P'
+		import multiprocessing, os, pickle, sys, warnings
+		at_start = "torch" in sys.modules
+		import torch
+		warnings.simplefilter("ignore")
+
+		class Own:
+		    def __init__(self, value):
+		        self.value = value
+
+		class Data(torch.utils.data.Dataset):
+		    def __len__(self):
+		        return 8
+		    def __getitem__(self, i):
+		        return torch.full((2,), i), os.getpid()
+
+		def work(queue, own):
+		    queue.put((own.value + 1, os.getpid()))
+
+		def child_says(method):
+		    context = multiprocessing.get_context(method)
+		    queue = context.Queue()
+		    child = context.Process(target=work, args=(queue, Own(4)))
+		    child.start()
+		    value, pid = queue.get(timeout=100)
+		    child.join()
+		    assert pid == child.pid and child.exitcode == 0
+		    return value
+
+		if __name__ == "__main__":
+		    words = pickle.dumps(Own(3))
+		    assert pickle.loads(words).value == 3 and b"__main__" in words
+		    batches = list(torch.utils.data.DataLoader(Data(), 2, num_workers=2))
+		    pids = {int(pid) for _, own in batches for pid in own}
+		    compiled = torch.compile(lambda x: torch.sin(x) * 2 + 1)(torch.zeros(4))[0].item() if __import__("shutil").which("g++") else 1.0
+		    print(at_start, *map(child_says, ("fork", "spawn", "forkserver")), sum(int(x.sum()) for x, _ in batches),
+		          len(pids), os.getpid() in pids, compiled)
+	P
 }
