@@ -326,6 +326,16 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	str_free(&who);
 }
 
+/* The local rank that runs as PID, or the number of ranks. */
+static size_t running_as(const struct ranks *r, pid_t pid)
+{
+	size_t i = 0;
+
+	while (i < r->n && (r->v[i].pid != pid || r->v[i].state != RANK_RUNNING))
+		i++;
+	return i;
+}
+
 /* waitpid returns processes that have died by now in the order in which they were
  * started, not in which they died.  So all get one time, and the launcher decides. */
 void ranks_reap(struct ranks *r)
@@ -335,11 +345,16 @@ void ranks_reap(struct ranks *r)
 	int status;
 	pid_t pid;
 
-	warm_answers(r->warm); /* a rank that has no pid yet may have ended */
-	while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0)
-		for (size_t i = 0; i < r->n; i++)
-			if (r->v[i].pid == pid && r->v[i].state == RANK_RUNNING)
-				rank_exited(r, i, status, reaped_ns, &used);
+	while ((pid = wait4(-1, &status, WNOHANG, &used)) > 0) {
+		size_t i = running_as(r, pid);
+
+		if (i == r->n) { /* a warm process said its pid before it ended */
+			warm_answers(r->warm);
+			i = running_as(r, pid);
+		}
+		if (i < r->n)
+			rank_exited(r, i, status, reaped_ns, &used);
+	}
 	r->alone = pid < 0 && errno == ECHILD;
 }
 
