@@ -514,8 +514,10 @@ def serve(control):
                 become(control, words, fds[1:], between)
             except BaseException as e:  # the agent starts the rank without this process
                 why = f"a rank could not be forked: {type(e).__name__}: {e}"
-                control.send(b"%s -1 0 %s\0" % (words[0], why.encode("utf-8", "replace")[:2000]))
-                os._exit(1)
+                try:
+                    control.send(b"%s -1 0 %s\0" % (words[0], why.encode("utf-8", "replace")[:2000]))
+                finally:  # also if the agent wants no more ranks
+                    os._exit(1)
             return
         os.close(take)
         os.waitpid(between, 0)

@@ -94,7 +94,7 @@ was_cold() { # WHY
 }
 
 # What ranks wrote to stderr: runner's own reports have pids.
-of_ranks() { grep -v '^runner: \|^hint: \|^  its last lines\|^   *| \|^  the .* will be ended' <<< "$stderr" || true; }
+of_ranks() { grep -vE '^(runner: |hint: |  its last lines|   *\| |  ([0-9]+|the) .*(will be ended|failed after it)$)' <<< "$stderr" || true; }
 
 imports() { wc -l < "$T/imports"; }
 
@@ -493,6 +493,7 @@ ended_with() {
 		            found.append((int(words[19]), int(p)))
 		    return [p for _, p in sorted(found)]
 		if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+		    __import__("all_here")
 		    if os.environ["RANK"] == "0":
 		        while len(others()) != 2:
 		            time.sleep(0.01)
@@ -503,6 +504,7 @@ ended_with() {
 		print("ran")
 	P
 	for which in "0 1" "1 2" "0 2"; do
+		rm -f here.*
 		# shellcheck disable=SC2086
 		warm 0 --restarts 1 -np 3 "$PY" job.py $which
 		[ "$output" = $'ran\nran\nran' ] || { echo "$which: $stderr"; false; }
@@ -523,8 +525,11 @@ ended_with() {
 @test "many ranks that fail at once, in each of six lives" {
 	cat > job.py <<< 'import counted, os, sys; sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] != "5")'
 	for _ in 1 2 3 4 5; do
+		SECONDS=0
 		warm 0 --restarts 5 -np 8 "$PY" job.py
 		none_left
+		[ -z "$(of_ranks)" ] || { echo "$stderr"; false; } # of those that come too late
+		((SECONDS < 8 * ${SLOW:-1})) || { echo "$SECONDS s: $stderr"; false; } # a stop that waits takes 10 s
 	done
 }
 
