@@ -8,17 +8,12 @@ import berth.tensorflow as hvd
 import berth.tensorflow.keras
 from berth.tensorflow import elastic
 from berth.tensorflow.util import optimizer_variables
+from training import same_everywhere
 
 RANK, SIZE = hvd.rank(), hvd.size()
 IS_2 = not hasattr(tf.keras, "ops")  # Keras 3 has them
 SGDS = [tf.keras.optimizers.SGD] + ([tf.keras.optimizers.legacy.SGD] if IS_2 else [])
 only_2 = pytest.mark.skipif(not IS_2, reason="Keras 3 has no sessions")
-
-
-def same_everywhere(arrays):
-    """ARRAYS have the same bits on all ranks."""
-    of_all = hvd.allgather_object([np.asarray(a).tobytes() for a in arrays])
-    return all(other == of_all[0] for other in of_all)
 
 
 # ---- variables ----

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import berth.tensorflow
 import berth.tensorflow.keras as hvd
 from berth.tensorflow import ops
+from training import check_weights, data, same_everywhere
 
 RANK, SIZE = hvd.rank(), hvd.size()
 RANKS = np.arange(SIZE) + 1.0
@@ -100,13 +102,6 @@ def model_of(seed, optimizer, dtype="float64", **arguments):
     return made
 
 
-def data(steps, each):
-    """For STEPS steps, EACH rows for each rank: all rows, and this rank's."""
-    random = np.random.RandomState(1)
-    x, y = random.randn(steps, SIZE, each, 3), random.randn(steps, SIZE, each, 1)
-    return (x.reshape(-1, 3), y.reshape(-1, 1)), (x[:, RANK].reshape(-1, 3), y[:, RANK].reshape(-1, 1))
-
-
 def joined_weights(model):
     return np.concatenate([w.ravel() for w in model.get_weights()])
 
@@ -122,18 +117,11 @@ def test_twenty_steps_are_those_of_one_rank(kind, more):
         alone = model_of(7, OPTIMIZERS[kind](0.1))
         alone.fit(*everything, batch_size=4 * SIZE, shuffle=False, verbose=0)
         together = model_of(7 if RANK == 0 else RANK, hvd.DistributedOptimizer(OPTIMIZERS[kind](0.1), **more))
-        hvd_of_tensorflow().broadcast_variables(together.variables, root_rank=0)
+        berth.tensorflow.broadcast_variables(together.variables, root_rank=0)
         together.fit(*mine, batch_size=4, shuffle=False, verbose=0)
     finally:
         keras.backend.set_floatx(floats)
-    weights = joined_weights(together)
-    np.testing.assert_allclose(weights, joined_weights(alone), rtol=0, atol=1e-9)
-    assert all(np.array_equal(weights, other) for other in hvd.allgather_object(weights))
-
-
-def hvd_of_tensorflow():
-    import berth.tensorflow
-    return berth.tensorflow
+    check_weights(together.get_weights(), alone.get_weights())
 
 
 @each_optimizer
@@ -164,9 +152,8 @@ def test_mixed_precision():
         model.fit(x, np.ones([8, 1], np.float32), batch_size=2, shuffle=False, verbose=0)
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    weights = joined_weights(model)
-    assert np.isfinite(weights).all()
-    assert all(np.array_equal(weights, other) for other in hvd.allgather_object(weights))
+    assert np.isfinite(joined_weights(model)).all()
+    assert same_everywhere(model.get_weights())
 
 
 def test_a_saved_model_needs_no_berth():
