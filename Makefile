@@ -379,7 +379,7 @@ deps:
 
 # ---- install ----
 
-reference := $(if $(shell command -v python3 2> /dev/null),$(BUILD)/man/berth.torch.3)
+reference := $(if $(shell command -v python3 2> /dev/null),$(addprefix $(BUILD)/man/berth.,torch.3 tensorflow.3))
 pages := $(patsubst man/%.in,$(BUILD)/man/%,$(wildcard man/*.in)) $(wildcard man/*.[1-8]) $(reference)
 # Other names of a page.
 named := $(shell awk '/^.Nm berth_/ && names[FILENAME]++ { print $$2 }' man/berth_*.3)
@@ -392,10 +392,10 @@ $(BUILD)/man/%: man/%.in man/splice.awk common/given.def lib/core/params.def $(B
 	@mkdir -p $(@D)
 	awk -v runner=$(BUILD)/bin/runner -f man/splice.awk $< > $@.new
 	mv $@.new $@
-# The docstrings of the Python package; no page where there is no Python.
-$(BUILD)/man/berth.torch.3: man/reference.py $(wildcard lib/python/berth/*.py lib/python/berth/*/*.py lib/python/berth/*/*/*.py)
+# The docstrings of the Python package; no pages where there is no Python.
+$(BUILD)/man/berth.%.3: man/reference.py $(wildcard lib/python/berth/*.py lib/python/berth/*/*.py lib/python/berth/*/*/*.py)
 	@mkdir -p $(@D)
-	python3 $< > $@.new
+	python3 $< $* > $@.new
 	mv $@.new $@
 $(BUILD)/completion/runner: SHELL_OF = bash
 $(BUILD)/completion/_runner: SHELL_OF = zsh

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The man page berth.torch(3), made of the docstrings of lib/python/berth: reference.py > berth.torch.3
+"""The man pages berth.torch(3) and berth.tensorflow(3), made of the docstrings of lib/python/berth:
+reference.py torch > berth.torch.3
 
 It reads the sources and imports none of them.  A paragraph of a docstring is text; one with indented lines or
 with examples (>>>) is printed as it is; lines "NAME: text" are items.  NAME of an argument is set as one.
@@ -7,13 +8,35 @@ with examples (>>>) is printed as it is; lines "NAME: text" are items.  NAME of 
 import ast
 import os
 import re
+import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib", "python", "berth")
 
-# What a user looks for first.  lib/python/tests/test_reference.py knows if a name is missing.
-MODULES = ["basics", "torch/collectives", "handles", "torch/optimizer", "torch/functions",
-           "torch/compression", "torch/sync_batch_norm", "elastic", "torch/elastic/state",
-           "torch/elastic/sampler", "objects", "launch", "timeline", "build", "errors"]
+# Of each page, what a user looks for first: a prefix of names, the module whose __all__ has them, and for
+# each section of them the modules that define them.  The first one has its title.  A name is in one section
+# only.  The tests of the references know if a name is missing.
+REST = ["objects", "launch", "timeline", "build", "errors"]
+PAGES = {
+    "torch": [
+        ("", "torch/__init__", [
+            "basics", "torch/collectives", "handles", "torch/optimizer", "torch/functions",
+            "torch/compression", "torch/sync_batch_norm"]),
+        ("elastic.", "torch/elastic/__init__", ["elastic", "torch/elastic/state", "torch/elastic/sampler"]),
+        ("", "torch/__init__", REST)],
+    "tensorflow": [
+        ("", "tensorflow/__init__", [
+            "basics", "tensorflow/mpi_ops", "tensorflow/tape", "tensorflow/optimizer", "tensorflow/functions",
+            "tensorflow/compression"]),
+        ("", "tensorflow/sync_batch_norm", ["tensorflow/sync_batch_norm"]),
+        ("elastic.", "tensorflow/elastic", ["tensorflow/elastic elastic"]),
+        ("", "tensorflow/__init__", [*REST, "tensorflow/util operations"]),
+        ("keras.", "tensorflow/keras/__init__", [
+            "tensorflow/keras/__init__", "_keras/optimizer", "_keras/functions"]),
+        ("keras.callbacks.", "_keras/callbacks", ["_keras/callbacks"]),
+        ("keras.elastic.", "_keras/elastic", ["_keras/elastic"]),
+        ("berth.keras.", "keras/__init__", ["keras/__init__"])],
+}
+SEE_ALSO = {"torch": [], "tensorflow": ["berth-tensorflow 7"]}
 
 ITEM = re.compile(r"([A-Z_]+(?:, [A-Z_]+)*|\w+Error): +")
 
@@ -82,7 +105,7 @@ def signature(function):
              for arg, default in zip(given, defaults) if arg.arg not in ("self", "cls")]
     texts += [f"*{ast.unparse(args.vararg)}"] if args.vararg else []
     texts += [f"**{ast.unparse(args.kwarg)}"] if args.kwarg else []
-    return texts, {arg.arg for arg in given}
+    return texts, {arg.arg for arg in (*given, args.vararg, args.kwarg) if arg}
 
 
 def entry(node, prefix=""):
@@ -101,35 +124,44 @@ def entry(node, prefix=""):
     if shown:
         yield ".Bl -tag -width Ds"
         for method in shown:
-            yield from entry(method, f"{prefix}{node.name}.")
+            yield from entry(method, f"{node.name}.")
         yield ".El"
 
 
-def section(module, names):
-    tree = tree_of(module)
-    parts = [part for part in tree.body if getattr(part, "name", None) in names]
-    if parts:
-        title, _, rest = ast.get_docstring(tree).partition("\n\n")
-        yield f".Ss {escaped(title).rstrip('.')}"
-        yield from set_docstring(rest)
-        yield ".Bl -tag -width Ds"
-        for part in parts:
-            yield from entry(part, "elastic." if "elastic" in module else "")
-        yield ".El"
+def section(modules, names, prefix):
+    """What MODULES define of the NAMES, with PREFIX.  It takes them out of NAMES."""
+    parts = []
+    for part in (part for module in modules for part in tree_of(module).body):
+        name = prefix + getattr(part, "name", "")
+        if name in names:
+            names.remove(name)
+            parts.append(part)
+    if not parts:
+        return
+    title, _, rest = ast.get_docstring(tree_of(modules[0])).partition("\n\n")
+    yield f".Ss {escaped(' '.join(title.split())).rstrip('.')}"
+    yield from set_docstring(rest)
+    yield ".Bl -tag -width Ds"
+    for part in parts:
+        yield from entry(part, prefix)
+    yield ".El"
 
 
-def page():
+def page(package):
     yield '.\\" Made by man/reference.py of the docstrings in lib/python/berth.'
-    yield from [".Dd November 27, 2026", ".Dt BERTH.TORCH 3", ".Os", ".Sh NAME", ".Nm berth.torch"]
-    title, _, rest = ast.get_docstring(tree_of("torch/__init__")).partition("\n\n")
+    yield from [".Dd November 28, 2026", f".Dt BERTH.{package.upper()} 3", ".Os", ".Sh NAME",
+                f".Nm berth.{package}"]
+    title, _, rest = ast.get_docstring(tree_of(f"{package}/__init__")).partition("\n\n")
     yield f".Nd {title.rstrip('.')}"
     yield ".Sh DESCRIPTION"
     yield from set_docstring(rest)
     yield ".Sh REFERENCE"
-    names, elastic = names_of("__init__") | names_of("torch/__init__"), names_of("torch/elastic/__init__")
-    for module in MODULES:
-        yield from section(module, elastic if "elastic" in module else names)
-    yield from [".Sh SEE ALSO", ".Xr runner 1 ,", ".Xr berth 3"]
+    parts = PAGES[package]
+    names = {prefix + name for prefix, of, _ in parts for name in names_of("__init__") | names_of(of)}
+    for prefix, _, modules in parts:
+        for together in modules:
+            yield from section(together.split(), names, prefix)
+    yield from [".Sh SEE ALSO", *(f".Xr {other} ," for other in ["runner 1", "berth 3", *SEE_ALSO[package]])]
 
 
-print("\n".join(line for line in page() if line))
+print("\n".join(line for line in page(sys.argv[1]) if line).rstrip(" ,"))

@@ -89,8 +89,10 @@ tested() { # NP FILE...
 }
 
 # bats test_tags=all
-@test "each public name has an example that runs" {
+@test "each public name is in the reference, with an example that runs" {
 	need_tensorflow
+	export REFERENCE=$BUILD/man/berth.tensorflow.3
+	make -s -C "$ROOT" "$REFERENCE"
 	tested 1 "$ROOT/lib/python/tests/test_tensorflow_reference.py"
 }
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 class HorovodInternalError(RuntimeError):
     """An operation failed: its ranks did not match, one of them was lost, or it took too long.
 
-    >>> hvd.reducescatter(torch.ones(2), op=hvd.Adasum)
-    Traceback (most recent call last):
-    berth.errors.HorovodInternalError: reducescatter does not do Adasum: allreduce does.
+    >>> issubclass(hvd.HorovodInternalError, RuntimeError)
+    True
     """
 
 

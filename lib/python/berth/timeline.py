@@ -28,7 +28,7 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
     OSError: FILE_PATH cannot be written.
 
     >>> hvd.start_timeline("timeline.json")
-    >>> _ = hvd.allreduce(torch.ones(2), name="loss")
+    >>> _ = hvd.allgather_object("loss")
     >>> hvd.stop_timeline()
     """
     global _running

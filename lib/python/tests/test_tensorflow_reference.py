@@ -1,6 +1,10 @@
-"""Each public name for TensorFlow and Keras has an example that runs.  One rank: python3 -m pytest FILE"""
+"""The reference for TensorFlow and Keras: each public name has a place in it, with an example that runs.  One
+rank: REFERENCE=build/man/berth.tensorflow.3 python3 -m pytest lib/python/tests/test_tensorflow_reference.py
+"""
 import doctest
 import inspect
+import os
+import re
 
 import numpy as np
 import pytest
@@ -35,3 +39,13 @@ def test_example(name, tmp_path):
         "hvd": of, "tf": tf, "np": np, "keras": tf.keras, "folder": str(tmp_path)})
     assert found and found[0].examples, "it has no example"
     assert doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL).run(found[0]).failed == 0
+
+
+def test_each_name_is_in_the_page():
+    """Names of berth.keras stand for those of berth.tensorflow.keras, too."""
+    with open(os.environ["REFERENCE"]) as f:
+        text = f.read()
+    on_the_page = {name.replace("tensorflow.", "") for name in ALL}
+    assert [name for name in on_the_page if not re.search(rf"^\.It Ic {re.escape(name)} ", text, re.M)] == []
+    words = {name for of in (hvd, hvd.keras, berth.keras) for name in of.__all__}
+    assert [name for name in words if not re.search(rf"\b{name}\b", text)] == []

@@ -1,4 +1,4 @@
-"""Horovod's callbacks for Keras, without their base class, which over() gives them.
+"""Horovod's callbacks for Keras.
 
 They do the same in Keras 2 and 3.  DEVICE is where TensorFlow has the operation; none is its own choice.
 """
@@ -30,7 +30,7 @@ def over(base: type, callback: Type[M], module: str) -> Type[M]:
 
 
 class _Callback:
-    """What Keras gives its callbacks."""
+    """What Keras gives its callbacks.  It is not their base class, which over() adds."""
     model: Any
     params: Dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Horovod's elastic training for Keras: a state, and callbacks that keep it, without their base class."""
+"""Horovod's elastic training for Keras: a state, and callbacks that keep it."""
 from __future__ import annotations
 
 from typing import Any

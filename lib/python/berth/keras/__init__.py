@@ -5,7 +5,7 @@
     model.compile(optimizer=hvd.DistributedOptimizer(optimizer), ...)
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
-For tf.keras, which may be another package, there is berth.tensorflow.keras.
+For tf.keras, which may be another package, there is berth.tensorflow.keras, with the same names.
 """
 from __future__ import annotations
 

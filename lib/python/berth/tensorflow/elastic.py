@@ -1,5 +1,7 @@
 """Horovod's elastic training for TensorFlow: what a script commits and restores, and run(), which calls its
-function once.  The states work in eager mode, and in sessions of TensorFlow 1.
+function once.
+
+The states work in eager mode, and in sessions of TensorFlow 1.
 """
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Batch normalization over the batches of all ranks, in Keras 2 and 3.  It is imported when it is asked for:
-it loads Keras.
+"""Batch normalization over the batches of all ranks, in Keras 2 and 3.
+
+It is imported when it is asked for: it loads Keras.
 """
 from __future__ import annotations
 

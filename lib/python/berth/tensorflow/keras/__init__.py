@@ -6,7 +6,7 @@
     model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
 
 tf.keras is Keras 3 since TensorFlow 2.16, or with TF_USE_LEGACY_KERAS=1 the package tf-keras.  For the
-package keras itself there is berth.keras.
+package keras itself there is berth.keras, with the same names.
 """
 from __future__ import annotations
 
