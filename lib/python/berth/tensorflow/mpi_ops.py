@@ -6,7 +6,7 @@ ranks meet by the names of nodes, in any order; in eager mode in the order of th
 TENSOR: of the types of Horovod, or bfloat16, on any device; those of a GPU are copied to the host and back.
 All ranks give the same type and shape, unless it is said otherwise.
 In a function of jit_compile=True, on the CPU: allreduce, broadcast, and, of equal shapes, allgather and
-reducescatter; a function that is called there must not have been traced outside before.
+reducescatter.
 NAME: of the node; without it one that the name of TENSOR makes.
 OP: Average, Sum, Min, Max, Product or Adasum; without it Average.  AVERAGE=False is the older op=Sum.
 PRESCALE_FACTOR, POSTSCALE_FACTOR: each element is multiplied by them, before and behind the reduction.

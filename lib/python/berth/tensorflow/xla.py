@@ -35,6 +35,15 @@ except ImportError:  # a private name
     def _in_context(graph: tf.Graph) -> bool:
         return False
 
+try:
+    from tensorflow.python.ops.control_flow_ops import XLAControlFlowContext as _Context
+except ImportError:  # a private name
+    pass
+else:
+    # A tf.function that was traced outside of XLA has operations that XLA lacks.  So a function that XLA
+    # compiles traces it anew, as one for a TPU does.
+    _Context.RequiresUniqueFunctionRetracing = lambda self: True
+
 _NUMBERS: Final = {"allreduce": clib.ALLREDUCE, "allgather": clib.ALLGATHER, "broadcast": clib.BROADCAST,
                    "reducescatter": clib.REDUCESCATTER}
 _ROWS: Final = ("allgather", "reducescatter")  # the kinds of which the number of ranks gives sizes

@@ -217,6 +217,39 @@ def test_functions_in_functions():
 
 
 @compiled
+def test_a_function_is_traced_for_each_of_both():
+    inner = tf.function(lambda t: hvd.allreduce(t, op=hvd.Sum, name="inner"))
+    around = tf.function(lambda t: inner(t) + 1.0)
+    outer = jit(lambda t: inner(t) * inner(t + 0.0))
+    both = tf.function(lambda t: (outer(t), inner(t)))
+    mine, total = of(RANK, (3,)), sum(all_of((3,)))
+    for _ in range(2):
+        same(inner(mine), total)
+        same(around(mine), total + 1)
+        same(outer(mine), total * total)
+        for t, expected in zip(both(mine), (total * total, total)):
+            same(t, expected)
+
+
+@compiled
+@pytest.mark.parametrize("around", [jit, tf.function, lambda compute: compute],
+                         ids=["compiled", "graph", "eager"])
+def test_gradients_of_a_function_that_was_traced_outside(around):
+    inner = tf.function(lambda t: hvd.allreduce(t, op=hvd.Sum, name="inner"))
+    outer = jit(lambda t: tf.reduce_sum(inner(t) * inner(t * 2.0)))
+
+    def compute(t):
+        with tf.GradientTape() as tape:
+            tape.watch(t)
+            value = outer(t)
+        return tape.gradient(value, t)
+
+    mine, total = of(RANK, (3,)), sum(all_of((3,)))
+    inner(mine)
+    same(around(compute)(tf.constant(mine)), 4 * SIZE * total)
+
+
+@compiled
 def test_loops_and_branches():
     @jit
     def sums(x):
@@ -250,6 +283,9 @@ def test_what_cannot_be_compiled_says_so():
         refused(unknown, x, match="shape of '.*' is not known")
     else:
         refused(jit(lambda t: hvd.allreduce(t)), x)
+    outside = tf.function(lambda t: hvd.alltoall(t))
+    outside(x)
+    refused(jit(lambda t: outside(t)), x)
 
 
 @compiled
