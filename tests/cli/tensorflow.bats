@@ -140,3 +140,37 @@ tested() { # NP FILE...
 	run -0 ranks 2 "$T/leaves.py"
 	[ "$(grep -c '^left$' <<< "$output")" = 2 ]
 }
+
+# bats test_tags=all
+@test "a rank dies in fit() of Keras: elastic.run of the others raises in time, and the state is the last one" {
+	need_tensorflow
+	cat > "$T/fit.py" <<- 'P'
+		import os, signal, time
+		import numpy as np
+		import tensorflow as tf
+		import berth.tensorflow.keras as hvd
+		hvd.init()
+		class Dies(tf.keras.callbacks.Callback):
+		    def on_train_batch_begin(self, batch, logs=None):
+		        self.began = time.monotonic()
+		        if (hvd.rank(), batch) == (1, 3):
+		            os.kill(os.getpid(), signal.SIGKILL)
+		model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+		model.build((None, 4))
+		model.compile(optimizer=hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse")
+		x, dies = np.ones([20, 4], np.float32), Dies()
+		@hvd.elastic.run
+		def train(state):
+		    model.fit(x, x[:, :1], batch_size=2, verbose=0, callbacks=[
+		        hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.CommitStateCallback(state), dies])
+		state = hvd.elastic.KerasState(model, batch=0)
+		try:
+		    train(state)
+		except hvd.HorovodInternalError as e:
+		    in_time = time.monotonic() - dies.began < 2
+		    state.restore()
+		    print("told", in_time, state.batch, int(model.optimizer.iterations), str(e).replace("\n", " "))
+	P
+	run -137 timeout -k 5 200 "$RUNNER" -q --no-tag --oversubscribe --keep-going -np 3 "$PYTHON" "$T/fit.py"
+	[ "$(grep -c 'told True 2 3 .*rank 1 on .* has ended' <<< "$output")" = 2 ] || { echo "$output"; false; }
+}
