@@ -67,7 +67,7 @@ setup_file() {
 setup() {
 	[ "$(nproc)" != 1 ] || export BERTH_QUIET=1 # ranks that share a core are a warning
 	PY=$BATS_FILE_TMPDIR/venv/bin/python
-	cd "$T"
+	cd "$T" || return
 }
 
 # No process of a job is left, neither a rank nor one that waits to become one.
@@ -106,7 +106,7 @@ alike() { # STATUS [OPTION...] COMMAND...
 	warm "$@"
 	was_warm
 	diff <(echo "$cold") <(echo "$output")
-	diff <(echo "$cold_errors") <(echo "$(of_ranks)")
+	[ "$cold_errors" = "$(of_ranks)" ] || { diff <(echo "$cold_errors") <(of_ranks); false; }
 }
 
 # ---- ranks are forked ----
@@ -415,6 +415,7 @@ ended_with() {
 	cat > job.py <<< 'import waits'
 	start -np 2 "$PY" job.py
 	wait_for test -s imports
+	SECONDS=0
 	kill -INT $pid
 	ended_with 130
 	none_left
@@ -424,6 +425,7 @@ ended_with() {
 	kill -TERM $pid
 	ended_with 143
 	none_left
+	((SECONDS < 8 * ${SLOW:-1})) # nobody waits for the end of a grace, 10 s
 	run -124 r --warm --timeout 0.5 -np 2 "$PY" job.py < /dev/null
 	none_left
 }
