@@ -466,8 +466,8 @@ def become(control, words, fds, between):
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=not stream.write_through and (stream is sys.stderr or os.isatty(1)))
     # Each rank has its own random numbers, as if it had imported these itself.
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
     if "torch" in sys.modules:
         sys.modules["torch"].default_generator.seed()
     control.send(b"%d %d %d\0" % (local, os.getpid(), bind_errno))

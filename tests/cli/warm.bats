@@ -554,7 +554,7 @@ module_set() { # VENV MODULES VERDICT TEXT [OPTION...] < CODE
 # bats test_tags=all
 @test "modules: numpy; random numbers of 16 ranks differ" {
 	module_set venv numpy "warm: numpy" "27000000.0" <<< 'import numpy as np; print((np.ones((300, 300)) @ np.ones((300, 300))).sum())'
-	cat > set.py <<< 'import numpy, random; print(numpy.random.rand(), random.random())'
+	cat > set.py <<< 'import numpy.random, random; print(numpy.random.rand(), random.random())'
 	warm 0 -np 16 "$ROOT/build/venv/bin/python" set.py
 	was_warm
 	[ "$(cut -d ' ' -f 1 <<< "$output" | sort -u | wc -l) $(cut -d ' ' -f 2 <<< "$output" | sort -u | wc -l)" = "16 16" ]
