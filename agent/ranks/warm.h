@@ -53,7 +53,8 @@ int warm_process(struct warm *w, const struct warm_way *way);
  * the rank is to be exec'd. */
 bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	      struct cgroup_entry entry);
-/* Take the answers that have come: to be called where a child ended that is not known. */
+/* Take the answers that have come.  A child that is not known may have sent one before
+ * it ended. */
 void warm_answers(struct warm *w);
 /* Ranks that have no answer are not to be started. */
 void warm_cancel(struct warm *w);

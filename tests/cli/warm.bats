@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 900
-# takes_s: 8
+# takes_s: 7
 # more: module sets of build/venv, ranks of PyTorch, an import that hangs
 # shellcheck disable=SC2030,SC2031,SC2154 # bats sets output and stderr
 # --warm: ranks of Python programs are forked from a process that has imported their modules.
