@@ -57,21 +57,25 @@ def _scaled(op: int, prescale: float, postscale: float, process_set: ProcessSet,
 
 def _reduce(kind: str, tensors: tf.Tensor | Sequence[tf.Tensor], name: str | None,
             arguments: ops.Arguments) -> tf.Tensor | List[tf.Tensor]:
-    """The op KIND.  A factor for the sum of float16 comes behind it: libberth rounds once, Horovod rounds the
-    sum and then its multiple, and programs compare with that.
+    """The op KIND.  Factors of float16 come before and behind it: libberth rounds once, Horovod rounds each
+    multiple and the sum, and programs compare with that.
     """
-    factor = arguments.postscale
-    if factor == 1.0:  # the usual case, in less time
+    before, behind = arguments.prescale, arguments.postscale
+    if before == behind == 1.0:  # the usual case, in less time
         return ops.run(kind, (tensors,), name, arguments)
     first = tensors[0] if isinstance(tensors, list) else tensors
     if tf.convert_to_tensor(first).dtype != tf.float16:
         return ops.run(kind, (tensors,), name, arguments)
-    out = ops.run(kind, (tensors,), name, arguments._replace(postscale=1.0))
-    return [_times(t, factor) for t in out] if isinstance(tensors, list) else _times(out, factor)
+    scaled = arguments._replace(prescale=1.0, postscale=1.0)
+    return _times(ops.run(kind, (_times(tensors, before),), name, scaled), behind)
 
 
-def _times(half: tf.Tensor, factor: float) -> tf.Tensor:
-    return tf.cast(tf.cast(half, tf.float32) * tf.constant(factor, tf.float32), tf.float16)
+def _times(halves: tf.Tensor | Sequence[tf.Tensor], factor: float) -> tf.Tensor | Sequence[tf.Tensor]:
+    if factor == 1.0:
+        return halves
+    if isinstance(halves, (list, tuple)):
+        return [_times(t, factor) for t in halves]
+    return tf.cast(tf.cast(halves, tf.float32) * tf.constant(factor, tf.float32), tf.float16)
 
 
 def _on(device: str) -> ContextManager[object]:
