@@ -92,7 +92,7 @@ tested() { # NP FILE...
 @test "each public name is in the reference, with an example that runs" {
 	need_tensorflow
 	export REFERENCE=$BUILD/man/berth.tensorflow.3
-	make -s -C "$ROOT" "$REFERENCE"
+	make -s -C "$ROOT" "${REFERENCE#"$ROOT"/}"
 	tested 1 "$ROOT/lib/python/tests/test_tensorflow_reference.py"
 }
 

@@ -1,4 +1,7 @@
-"""Horovod's elastic training for Keras: a state, and callbacks that keep it."""
+"""Horovod's elastic training for Keras: a state, and callbacks that keep it.
+
+All other names are those of berth.tensorflow.elastic.
+"""
 from __future__ import annotations
 
 from typing import Any
