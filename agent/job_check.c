@@ -354,7 +354,7 @@ static void end_warm(void *ctx, enum trial_end end, const char *text)
 	begin_nccl(c);
 }
 
-/* What --warm would import for the first app here. */
+/* Ask what --warm would import for the first app here. */
 static void begin_warm(struct job_check *c)
 {
 	const struct wire_app *app = &c->a->app[c->a->job->apps.v[0]];
@@ -370,8 +370,9 @@ static void begin_warm(struct job_check *c)
 		strv_add(&words, i && !strcmp(app->warm.v[i - 1], "-c")
 					 ? str_text(&text)
 					 : app->warm.v[i]);
-	c->warm = trial_start(c->a, (wire_strv){ (const char *const *)words.v, words.n },
-			      time_left_ms(c), end_warm, c, &e);
+	c->warm =
+		trial_start(c->a, (wire_strv){ (const char *const *)words.v, words.n },
+			    time_left_ms(c), end_warm, c, &e);
 	if (!c->warm) {
 		check_say(c, CHECK_WARM, CHECK_SKIPPED, "", "%s", e.text);
 		said_one(c);

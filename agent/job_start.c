@@ -103,9 +103,8 @@ static void on_forked(void *ctx, size_t local, pid_t pid, int bind_errno)
 static void on_told(void *ctx, bool is_warm, const char *text)
 {
 	struct agent *a = ctx;
-	char *line = xasprintf("%s: %s",
-			       is_warm ? "warm" : "ranks are started without --warm",
-			       text);
+	char *line = xasprintf(
+		"%s: %s", is_warm ? "warm" : "ranks are started without --warm", text);
 	struct wire_log m = { .level = is_warm ? LOG_NOTE : LOG_WARNING,
 			      .id = "",
 			      .text = line,

@@ -208,7 +208,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_query:
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
-		TAKE_JOB(start, m.life ? agent_start_again(a, &m) : agent_start(a, m.mpi))
+		TAKE_JOB(start,
+			 m.life ? agent_start_again(a, &m) : agent_start(a, m.mpi))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
 		TAKE_JOB(credit, io_credit(&r->io, m.bytes))

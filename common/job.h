@@ -88,8 +88,8 @@ enum check_row {
 enum check_verdict { CHECK_OK, CHECK_FAILED, CHECK_SKIPPED, CHECK_WARNED, CHECK_NOTED };
 
 #define CHECK_ROW_NAMES                                                                \
-	"ssh", "agent", "wdir", "program", "imports", "warm", "mpi", "gpus", "nccl", "clock",  \
-		"names", "master", "nofile", "memlock", "shm"
+	"ssh", "agent", "wdir", "program", "imports", "warm", "mpi", "gpus", "nccl",   \
+		"clock", "names", "master", "nofile", "memlock", "shm"
 
 /* How a failure turns into an exit.  The agent waits by these, the launcher judges by
  * them which failure came first. */

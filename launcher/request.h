@@ -112,6 +112,14 @@ struct output_look {
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 };
 
+/* How ranks start, and start again. */
+struct lives {
+	int restarts; /* at most, after failures, */
+	long span_ms; /* in so much time; 0: in all */
+	enum replace replace;
+	bool warm; /* ranks are forked from a process that has their modules */
+};
+
 struct request {
 	struct app *app;
 	size_t napp; /* at least 1 */
@@ -139,10 +147,7 @@ struct request {
 	long kill_grace_ms;
 	bool kill_grace_given;
 	bool keep_going;
-	int restarts; /* at most so many times all ranks start again, */
-	long restarts_ms; /* in so much time; 0: in all */
-	enum replace replace;
-	bool warm;    /* ranks are forked from a process that has their modules */
+	struct lives lives;
 
 	/* output and input */
 	struct output_look output;

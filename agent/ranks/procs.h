@@ -50,8 +50,8 @@ bool proc_runs(pid_t pid, bool (*is_it)(const char *name));
  * children come to a subreaper when they exit). */
 int procs_sweep_tree(int signo);
 
-/* KILL the processes of GROUP, and those below this process that have the variable ENTRY
- * in their environment.  Returns how many live processes were found. */
+/* KILL the processes of GROUP, and those below this process that have the variable
+ * ENTRY in their environment.  Returns how many live processes were found. */
 size_t procs_end(pid_t group, const char *entry);
 
 /* The name of an agent's and a guardian's process, whatever their file is called. */

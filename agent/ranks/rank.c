@@ -34,9 +34,8 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	*r = (struct ranks){ .out = out, .job = job, .n = job->ranks.n };
 	r->v = xcalloc(r->n, sizeof *r->v);
 	for (size_t i = 0; i < r->n; i++)
-		r->v[i] = (struct rank){ .rank = job->ranks.v[i],
-					 .life = 1,
-					 .warm = -1 };
+		r->v[i] =
+			(struct rank){ .rank = job->ranks.v[i], .life = 1, .warm = -1 };
 	r->io = (struct io){ .base = base,
 			     .out = out,
 			     .epoch = job->epoch,
@@ -87,7 +86,8 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 	wire_pack_exited(r->out, &m);
 }
 
-/* Open the streams of local rank LOCAL, and its PMI-1, into S.  False: it has failed. */
+/* Open the streams of local rank LOCAL, and its PMI-1, into S.  False: it has
+ * failed. */
 static bool rank_open(struct ranks *r, size_t local, struct spawn *s)
 {
 	struct rank *one = &r->v[local];

@@ -40,10 +40,10 @@ struct rank {
 	enum rank_state state;
 	uint32_t rank;
 	pid_t pid;
-	uint32_t life; /* 1, then one more with each start in this epoch */
+	uint32_t life;  /* 1, then one more with each start in this epoch */
 	unsigned looks; /* CLEARING: so far */
-	bool killed;   /* by us: no OOM kill */
-	bool launched; /* in a batch, as number slot */
+	bool killed;    /* by us: no OOM kill */
+	bool launched;  /* in a batch, as number slot */
 	size_t slot;
 	int warm;            /* the process of which it was asked, or -1 */
 	uint64_t started_ms; /* if it was forked from that */

@@ -113,19 +113,6 @@ static void one_rank(struct warm_one *one, const char *text)
 	}
 }
 
-static void one_answer(struct warm_one *one, const char *text)
-{
-	if (*text == '-') {
-		one_is_cold(one, text + 1);
-	} else if (*text == '+' && one->state == WARM_IMPORTS) {
-		one->state = WARM_READY;
-		one_close(&one->out);
-		one->w->told(one->w->ctx, true, text + 1);
-	} else {
-		one_rank(one, text);
-	}
-}
-
 /* The answers that have come whole.  The process may turn cold meanwhile. */
 static void one_answers(struct warm_one *one)
 {
@@ -141,7 +128,15 @@ static void one_answers(struct warm_one *one)
 
 		one->in = (struct str){ 0 };
 		str_addn(&one->in, text.s + len, text.len - len);
-		one_answer(one, text.s);
+		if (*text.s == '-') {
+			one_is_cold(one, text.s + 1);
+		} else if (*text.s == '+' && one->state == WARM_IMPORTS) {
+			one->state = WARM_READY;
+			one_close(&one->out);
+			one->w->told(one->w->ctx, true, text.s + 1);
+		} else {
+			one_rank(one, text.s);
+		}
 		str_free(&text);
 	}
 	if (one->state != WARM_COLD && (!n || one->in.len > ANSWER_BYTES))
@@ -167,15 +162,6 @@ void warm_answers(struct warm *w)
 static void add_entry(struct str *s, const char *text)
 {
 	str_addn(s, text, strlen(text) + 1);
-}
-
-static void key_of(struct str *key, const struct warm_way *way)
-{
-	for (size_t i = 0; i < way->words.n; i++)
-		add_entry(key, way->words.v[i]);
-	add_entry(key, way->s.wdir);
-	for (char *const *e = way->s.env; *e; e++)
-		add_entry(key, *e);
 }
 
 void warm_add_head(struct str *s, const struct warm_head *h, int socket)
@@ -235,8 +221,7 @@ static int one_start(struct warm_one *one, const struct warm_way *way)
 	str_add(&text, way->text);
 	in = text_fd(&text);
 	str_free(&text);
-	if (in >= 0 &&
-	    !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) &&
+	if (in >= 0 && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) &&
 	    !pipe2(out, O_CLOEXEC))
 		one->group = one_spawn(way, (int[]){ in, out[1], out[1], pair[1] }, &e);
 	one_close(&in);
@@ -262,7 +247,11 @@ int warm_process(struct warm *w, const struct warm_way *way)
 	struct warm_one *one;
 	size_t i;
 
-	key_of(&key, way);
+	for (i = 0; i < way->words.n; i++)
+		add_entry(&key, way->words.v[i]);
+	add_entry(&key, way->s.wdir);
+	for (char *const *e = way->s.env; *e; e++)
+		add_entry(&key, *e);
 	for (i = 0; i < w->n; i++)
 		if (w->v[i]->key.len == key.len &&
 		    !memcmp(w->v[i]->key.s, key.s, key.len))
@@ -332,24 +321,19 @@ static bool request_send(int to, const int *fd, size_t n)
 	return sendmsg(to, &m, MSG_NOSIGNAL) == 1;
 }
 
-/* Where the cgroup's own file is to be written: a clone leads into it otherwise. */
-static int cgroup_tasks(struct cgroup_entry entry)
-{
-	if (entry.fd < 0)
-		return -1;
-	return entry.by_clone ? openat(entry.fd, "cgroup.procs", O_WRONLY | O_CLOEXEC)
-			      : dup(entry.fd);
-}
-
 bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	      struct cgroup_entry entry)
 {
 	struct warm_one *one = w->v[p];
-	int fd[RANK_FDS], tasks = cgroup_tasks(entry);
+	int fd[RANK_FDS], tasks = -1;
 	struct str text = { 0 };
 	size_t n = 1;
 	bool sent;
 
+	if (entry.fd >= 0) /* a clone would lead into it; this process writes there */
+		tasks = entry.by_clone
+				? openat(entry.fd, "cgroup.procs", O_WRONLY | O_CLOEXEC)
+				: dup(entry.fd);
 	request_text(&text, local, s, tasks >= 0);
 	fd[0] = text_fd(&text);
 	str_free(&text);
@@ -363,8 +347,8 @@ bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	one_close(&fd[0]);
 	one_close(&tasks);
 	if (sent) {
-		one->asked = xreallocarray(one->asked, one->nasked + 1,
-					   sizeof *one->asked);
+		one->asked =
+			xreallocarray(one->asked, one->nasked + 1, sizeof *one->asked);
 		one->asked[one->nasked++] = local;
 	}
 	return sent;

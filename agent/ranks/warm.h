@@ -19,9 +19,10 @@
 
 struct warm; /* all of this host */
 
-/* What warm.py has to know. */
+/* Facts for warm.py. */
 struct warm_head {
-	const char *const *own; /* variables that differ between ranks; NULL at the end */
+	const char *const
+		*own; /* variables that differ between ranks; NULL at the end */
 	const char *folders[2]; /* whose modules are taken, too; or NULL */
 };
 
@@ -30,13 +31,13 @@ struct warm_head {
  * import, and ends. */
 void warm_add_head(struct str *s, const struct warm_head *h, int socket);
 
-/* What all ranks that are forked from one process have in common. */
+/* All ranks that are forked from one process have this in common. */
 struct warm_way {
-	wire_strv words;         /* that start the process */
-	const char *text;        /* warm.py */
+	wire_strv words;  /* that start the process */
+	const char *text; /* warm.py */
 	struct warm_head head;
-	struct spawn s;          /* of the process: environment, folder, CPUs, limits */
-	const char *search;      /* PATH, or NULL */
+	struct spawn s;     /* of the process: environment, folder, CPUs, limits */
+	const char *search; /* PATH, or NULL */
 };
 
 /* PID: of rank LOCAL, which runs; -1: it is to be exec'd.  BIND_ERRNO as in spawn.h. */

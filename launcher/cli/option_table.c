@@ -257,7 +257,7 @@ const struct option option_table[] = {
 		  "counts the restarts. Input that was read from stdin is not read again. A program "
 		  "that cannot be executed, a time limit or a signal still ends the job." },
 	{ "--replace", "all|alone", TOPIC_ending, 0,
-	  "replace", "BERTH_REPLACE", CHOICE(replace, replace_names),
+	  "replace", "BERTH_REPLACE", CHOICE(lives.replace, replace_names),
 	  .help = "what a restart starts: all ranks, or the failed one",
 	  .text = "Choose what --restarts starts again. all, the default: all ranks. alone: only the "
 		  "rank that failed, in its place, as soon as nothing of it is left there; the other "
@@ -266,7 +266,7 @@ const struct option option_table[] = {
 		  "TORCHELASTIC_RESTART_COUNT counts the starts of that rank. Ranks of MPI and of "
 		  "libberth can't be started alone: there, and if a host is lost, it means all." },
 	{ "--warm", NULL, TOPIC_ending, OPTION_SWITCH,
-	  "warm", "BERTH_WARM", SWITCH(warm),
+	  "warm", "BERTH_WARM", SWITCH(lives.warm),
 	  .help = "start Python ranks from one with its imports done",
 	  .text = "Import the modules of a Python program once on each host, in a process from which "
 		  "its ranks are forked: at the first start and at each restart. A module is left to "

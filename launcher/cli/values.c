@@ -201,12 +201,12 @@ int value_restarts(const struct setting *s, const char *value, struct err *e)
 	const char *slash = strchr(value, '/');
 	char *number = xstrndup(value, slash ? (size_t)(slash - value) : strlen(value));
 	long ms = 0;
-	int rc = values_number(s, &s->r->restarts, number, e);
+	int rc = values_number(s, &s->r->lives.restarts, number, e);
 
 	if (!rc && slash)
 		rc = values_time(&ms, slash + 1, 1, RATE_SECONDS_MAX, e);
 	if (!rc)
-		s->r->restarts_ms = ms;
+		s->r->lives.span_ms = ms;
 	free(number);
 	return rc;
 }

@@ -459,17 +459,6 @@ void acts_forget_ranks(struct job *j)
 	end_services(&j->serves);
 }
 
-static void say_restart(struct job *j)
-{
-	struct str most = { 0 };
-
-	report_add_budget(&most, j);
-	report_note(j, "runner: restart %s: %u rank%s on %u host%s",
-		    str_text(&most), j->plan.np, str_plural(j->plan.np), j->plan.nodes,
-		    str_plural(j->plan.nodes));
-	str_free(&most);
-}
-
 static void acts_restart(struct job *j)
 {
 	if (job_plan_renew(j)) { /* that has been said, and the status is the cause's */
@@ -480,7 +469,7 @@ static void acts_restart(struct job *j)
 		phase_host(j, i, RUN_EV_EPOCH);
 	acts_forget_ranks(j);
 	j->epoch++;
-	job_note_restart(j);
+	messages_note_restart(j);
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
 	account_cause(&j->account, NULL);
@@ -488,8 +477,7 @@ static void acts_restart(struct job *j)
 		j->refused = true;
 		return;
 	}
-	if (j->request->verbosity >= 0)
-		say_restart(j);
+	report_restart(j);
 	events_begin(j->events, "restart");
 	events_number(j->events, "epoch", j->epoch);
 	events_end(j->events);

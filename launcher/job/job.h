@@ -130,11 +130,6 @@ struct job {
 	uint64_t limit_ms;    /* the same, of --timeout */
 	uint32_t grace_ms;    /* of the last `stop` */
 	uint32_t epoch;       /* 1, then one more with each restart */
-	struct {
-		uint32_t all;
-		uint64_t *at_ms; /* as far as --restarts N/TIME counts them: at most N */
-		size_t n;
-	} restarted;
 	bool ran;             /* ranks were started, in whichever epoch */
 	bool timed_out, unread, disk_failed;
 	bool check_failed; /* a line of --check says so */
@@ -211,10 +206,6 @@ static inline bool job_needs(const struct job *j, size_t host)
 {
 	return !j->plan.np || j->plan.node[host] != PLAN_UNUSED;
 }
-
-/* There is one restart more, of all ranks or of one.  The times of the last ones are
- * kept, as many as there may be in one span. */
-void job_note_restart(struct job *j);
 
 /* As modules see it that serve the ranks of this epoch alone. */
 static inline struct epoch job_epoch(const struct job *j)

@@ -346,7 +346,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		flags |= JOB_MPI;
 	return (struct wire_job){
 		.epoch = j->epoch,
-		.restarts = (uint32_t)r->restarts,
+		.restarts = (uint32_t)r->lives.restarts,
 		.job_id = j->spec.job_id,
 		.nspace = j->spec.nspace,
 		.key = { j->spec.key, sizeof j->spec.key },
@@ -453,7 +453,7 @@ static void send_jobs(struct job *j, const struct strv *env)
 					"" };
 		struct strv warm = { 0 };
 
-		if (j->request->warm && warm_command(&warm, &a->argv, a->wdir)) {
+		if (j->request->lives.warm && warm_command(&warm, &a->argv, a->wdir)) {
 			app.warm = (wire_strv){ (const char *const *)warm.v, warm.n };
 			app.warm_text = warm_text();
 		}

@@ -252,6 +252,22 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	return NULL;
 }
 
+void messages_note_restart(struct job *j)
+{
+	const size_t most = (size_t)j->request->lives.restarts;
+
+	j->account.restarts.all++;
+	if (!j->request->lives.span_ms)
+		return;
+	if (j->account.restarts.n == most)
+		memmove(j->account.restarts.at_ms, j->account.restarts.at_ms + 1,
+			--j->account.restarts.n * sizeof *j->account.restarts.at_ms);
+	j->account.restarts.at_ms =
+		xreallocarray(j->account.restarts.at_ms, j->account.restarts.n + 1,
+			      sizeof *j->account.restarts.at_ms);
+	j->account.restarts.at_ms[j->account.restarts.n++] = clock_ms();
+}
+
 static void log_end(const struct job *j, const struct host *h, uint32_t rank)
 {
 	const struct rank *r = &j->rank[rank];
@@ -307,14 +323,12 @@ void messages_missed(void *job, uint32_t rank)
 static void rank_again(struct job *j, struct host *h, uint32_t rank)
 {
 	struct rank *r = &j->rank[rank];
-	struct wire_start m = { .epoch = j->epoch,
-				.mpi = mpi_given(j),
-				.rank = rank };
+	struct wire_start m = { .epoch = j->epoch, .mpi = mpi_given(j), .rank = rank };
 
 	log_end(j, h, rank);
 	exchange_rank_ended(j->serves.exchanges, rank);
 	names_rank_ended(j->serves.names, rank);
-	job_note_restart(j);
+	messages_note_restart(j);
 	report_replaced(j, rank);
 	r->state = RANK_STARTING;
 	r->ending = (struct ending){ 0 };

@@ -23,4 +23,8 @@ void messages_missed(void *job, uint32_t rank);
  * writing, seldom enough to cost nothing. */
 void messages_credit(void *job, uint32_t host, size_t n);
 
+/* There is one restart more, of all ranks or of one.  The times of the last ones are
+ * kept, as many as there may be in one span. */
+void messages_note_restart(struct job *j);
+
 #endif

@@ -167,17 +167,15 @@ long phase_cause(const struct job *j)
 	return cause;
 }
 
-/* The restarts that count against --restarts. */
-static size_t restarts_spent(const struct job *j, uint64_t now_ms)
+/* --restarts has one left. */
+static bool has_restart(const struct lives *l, const struct account *a, uint64_t now_ms)
 {
-	const uint64_t span_ms = (uint64_t)j->request->restarts_ms;
-	size_t n = 0;
+	const uint64_t span_ms = (uint64_t)l->span_ms;
+	size_t n = span_ms ? 0 : a->restarts.all;
 
-	if (!span_ms)
-		return j->restarted.all;
-	for (size_t i = 0; i < j->restarted.n; i++)
-		n += now_ms - j->restarted.at_ms[i] < span_ms;
-	return n;
+	for (size_t i = 0; span_ms && i < a->restarts.n; i++)
+		n += now_ms - a->restarts.at_ms[i] < span_ms;
+	return n < (size_t)l->restarts;
 }
 
 bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
@@ -185,8 +183,8 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 	long cause;
 
 	if (!j->failed || j->signo ||
-	    restarts_spent(j, now_ms) >= (size_t)j->request->restarts ||
-	    j->timed_out || j->unread || j->err.id != ERR_NONE)
+	    !has_restart(&j->request->lives, &j->account, now_ms) || j->timed_out ||
+	    j->unread || j->err.id != ERR_NONE)
 		return false;
 	cause = phase_cause(j);
 	return cause < 0 || j->rank[cause].ending.fate != FATE_EXEC;
@@ -196,13 +194,13 @@ bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
 {
 	const struct rank *r = &j->rank[rank];
 
-	return j->request->replace == REPLACE_ALONE && j->phase == JOB_RUN &&
+	return j->request->lives.replace == REPLACE_ALONE && j->phase == JOB_RUN &&
 	       (r->ending.fate == FATE_EXIT || r->ending.fate == FATE_SIGNAL ||
 		r->ending.fate == FATE_OOM) &&
 	       !r->dismissed && !j->failed && !j->grace_signo && !j->timed_out &&
 	       !j->unread && j->err.id == ERR_NONE && !fence_is_used(j->serves.fence) &&
 	       !*rank_status_last(j->serves.status, rank) &&
-	       restarts_spent(j, now_ms) < (size_t)j->request->restarts;
+	       has_restart(&j->request->lives, &j->account, now_ms);
 }
 
 /* --keep-going is for failures of ranks.  A job that a signal, its limit or a reader

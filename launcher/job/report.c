@@ -405,14 +405,27 @@ void report_cause(struct job *j)
 
 void report_add_budget(struct str *out, const struct job *j)
 {
-	str_addf(out, "%u", j->restarted.all);
-	if (j->request->restarts_ms) {
-		str_addf(out, ", at most %d in ", j->request->restarts);
-		str_add_seconds(out, (uint64_t)j->request->restarts_ms);
+	str_addf(out, "%u", j->account.restarts.all);
+	if (j->request->lives.span_ms) {
+		str_addf(out, ", at most %d in ", j->request->lives.restarts);
+		str_add_seconds(out, (uint64_t)j->request->lives.span_ms);
 		str_add(out, " s");
 	} else {
-		str_addf(out, " of %d", j->request->restarts);
+		str_addf(out, " of %d", j->request->lives.restarts);
 	}
+}
+
+void report_restart(struct job *j)
+{
+	struct str most = { 0 };
+
+	if (j->request->verbosity < 0)
+		return;
+	report_add_budget(&most, j);
+	report_note(j, "runner: restart %s: %u rank%s on %u host%s", str_text(&most),
+		    j->plan.np, str_plural(j->plan.np), j->plan.nodes,
+		    str_plural(j->plan.nodes));
+	str_free(&most);
 }
 
 void report_replaced(struct job *j, uint32_t rank)
@@ -468,7 +481,7 @@ void report_summary(struct job *j, int status)
 		.status = phase_death(j) ? 128 + phase_death(j) : status,
 		.begin_ns = j->account.begin_ns,
 		.end_ns = clock_ns(),
-		.restarts = j->restarted.all,
+		.restarts = j->account.restarts.all,
 		.logs = j->request->output.dir,
 		.host = names,
 		.usage = j->account.usage,

@@ -7,8 +7,11 @@
 
 #include "launcher/job/job.h"
 
-/* Append "3 of 5" or "3, at most 5 in 3600 s": restarts, and those that there may be. */
+/* Append "3 of 5" or "3, at most 5 in 3600 s": the restarts, and how many there may
+ * be. */
 void report_add_budget(struct str *out, const struct job *j);
+/* All ranks start again. */
+void report_restart(struct job *j);
 /* RANK has failed, and it alone starts again. */
 void report_replaced(struct job *j, uint32_t rank);
 /* One line (or several) to stderr. */

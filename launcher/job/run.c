@@ -63,8 +63,9 @@ void job_signal(struct job *j, int signo)
 	case SIGHUP:
 		/* A signal after a failure leaves the failure's status, but ^C always
 		 * shows: a shell's loop has to see it. */
-		if (!j->signo && (signo == SIGINT || j->phase <= JOB_RUN ||
-				  (j->phase < JOB_CLOSE && phase_restart_wanted(j, clock_ms()))))
+		if (!j->signo &&
+		    (signo == SIGINT || j->phase <= JOB_RUN ||
+		     (j->phase < JOB_CLOSE && phase_restart_wanted(j, clock_ms()))))
 			j->signo = signo;
 		j->signals.last = signo;
 		if (signo == SIGINT)
@@ -218,21 +219,6 @@ int job_run(struct job *j)
 	return job_finish(j);
 }
 
-void job_note_restart(struct job *j)
-{
-	const size_t most = (size_t)j->request->restarts;
-
-	j->restarted.all++;
-	if (!j->request->restarts_ms)
-		return;
-	if (j->restarted.n == most)
-		memmove(j->restarted.at_ms, j->restarted.at_ms + 1,
-			--j->restarted.n * sizeof *j->restarted.at_ms);
-	j->restarted.at_ms = xreallocarray(j->restarted.at_ms, j->restarted.n + 1,
-					   sizeof *j->restarted.at_ms);
-	j->restarted.at_ms[j->restarted.n++] = clock_ms();
-}
-
 void job_free(struct job *j)
 {
 	struct ssh_pool *pool = j->agents.setup.pool;
@@ -244,7 +230,6 @@ void job_free(struct job *j)
 	free(j->source.warning);
 	check_lines_free(&j->checks);
 	account_free(&j->account);
-	free(j->restarted.at_ms);
 	job_spec_free(&j->spec);
 	plan_free(&j->plan);
 	progress_close(j->progress);

@@ -8,6 +8,7 @@
 void account_cause(struct account *a, const char *cause)
 {
 	free(a->cause);
+	free(a->restarts.at_ms);
 	a->cause = cause ? xstrdup(cause) : NULL;
 }
 

@@ -28,6 +28,12 @@ struct account {
 	uint64_t begin_ns;
 	struct usage *usage; /* one for each host */
 	char *cause;         /* the first failure of a rank in this epoch; or NULL */
+	struct {
+		uint32_t all;
+		uint64_t
+			*at_ms; /* of the last ones, as --restarts N/TIME counts them */
+		size_t n;
+	} restarts;
 };
 
 /* CAUSE, which is copied; NULL: none, in a new epoch. */

@@ -13,7 +13,7 @@ extern const char launcher_warm_py[];
 static const char reader[] = "import sys;exec(compile(sys.stdin.buffer.read(),"
 			     "'<berth warm>','exec'),{'__name__':'berth_warm'})";
 
-/* What a wrapper sets, as CPUs, a rank would get twice. */
+/* A rank would get twice what a wrapper sets, as CPUs. */
 bool warm_command(struct strv *out, const struct strv *argv, const char *wdir)
 {
 	return !python_wraps(argv) && python_command(out, argv, wdir, reader);

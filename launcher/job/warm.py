@@ -549,7 +549,7 @@ def main(head):
     own = {w for w in words[1:] if not w.startswith("/")}
     for name in BINDS:
         if os.environ.get(name, "false").lower() not in ("", "false", "none", "disabled"):
-            return tell(words, f"{name} binds threads to the CPUs of the process that imports", False)
+            agent.tell(False, f"{name} binds threads to the CPUs of the process that imports")
     try:
         names = program.imports()
     except (OSError, SyntaxError, ValueError) as e:

@@ -42,19 +42,22 @@ static char next_letter(const char **at, int *width)
 	return *p ? *p : '?';
 }
 
-/* Each rank has a file of its own by its name alone. */
-static bool is_file(const char *pattern)
+static bool has_letter(const char *pattern, const char *letters)
 {
-	bool rank = false, host = false, local = false;
 	int width;
 	char c;
 
-	while ((c = next_letter(&pattern, &width))) {
-		rank |= strchr("rtR", c) != NULL;
-		host |= strchr("hN", c) != NULL;
-		local |= c == 'l';
-	}
-	return rank || (host && local);
+	while ((c = next_letter(&pattern, &width)))
+		if (strchr(letters, c))
+			return true;
+	return false;
+}
+
+/* Each rank has a file of its own by its name alone. */
+static bool is_file(const char *pattern)
+{
+	return has_letter(pattern, "rtR") ||
+	       (has_letter(pattern, "hN") && has_letter(pattern, "l"));
 }
 
 static int digits_of(uint32_t np)
@@ -340,21 +343,10 @@ static void logfiles_close(struct logfiles *f)
 	}
 }
 
-static bool has_epoch(const char *pattern)
-{
-	int width;
-	char c;
-
-	while ((c = next_letter(&pattern, &width)))
-		if (c == 'e')
-			return true;
-	return false;
-}
-
 int logfiles_restart(struct logfiles *f, uint32_t epoch, struct str *note,
 		     struct err *e)
 {
-	if (!f || !has_epoch(f->names.pattern))
+	if (!f || !has_letter(f->names.pattern, "e"))
 		return 0;
 	logfiles_close(f);
 	f->names.epoch = epoch;

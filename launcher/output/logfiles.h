@@ -11,8 +11,8 @@
  * A number behind the % is the least number of digits, as in %4r.
  *
  * Files of an earlier run are kept: DIR/rank.* move to DIR/run.1, then to DIR/run.2 and
- * so on, FILE to FILE.1.  All epochs of one job write to the same files, unless %e is in
- * their names.
+ * so on, FILE to FILE.1.  All epochs of one job write to the same files, unless their
+ * names have %e.
  *
  * Bytes are written as they came, without labels, before logfiles_write() returns.  So
  * a slow reader of the terminal does not delay the files.  No file of another user is

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 10
+# takes_s: 8
+# more: restarts by time, and of libberth's ranks
 # shellcheck disable=SC2001,SC2016,SC2154 # $ is for the ranks' shells; bats sets output
 # --restarts N on one machine: all ranks start again, and what must end the job ends it.
 load common
@@ -45,6 +46,7 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	[ "$(grep -c '^runner: restart' "$T/err")" = 2 ]
 }
 
+# bats test_tags=all
 @test "N/TIME: restarts that are long over do not count" {
 	run -0 r --restarts 2/1s -np 1 sh -c 'sleep 0.55; exit $((TORCHELASTIC_RESTART_COUNT < 3))'
 	grep -q '^runner: restart 3, at most 2 in 1 s: 1 rank on 1 host$' "$T/err"
@@ -184,6 +186,7 @@ fails_alone() {
 	says one
 }
 
+# bats test_tags=all
 @test "--replace alone: ranks of libberth all start again" {
 	printf '%s\n' 'import os, berth' 'berth.init()' 'life = os.environ["TORCHELASTIC_RESTART_COUNT"]' \
 		'print("rank", berth.rank(), "life", life, flush=True)' \

@@ -396,8 +396,7 @@ static void far_job(struct far *f, const struct far_job *j)
 	far_forget_ranks(f);
 	for (; napp < 4 && j->argv[napp]; napp++)
 		FAR_SEND(f, app, napp, far_list(j->argv[napp]), far_list(j->app_env),
-			 j->wdir ? j->wdir : "/",
-			 { NULL, 0 }, "");
+			 j->wdir ? j->wdir : "/", { NULL, 0 }, "");
 	n = n ? n : napp;
 	for (uint32_t i = 0; i < n; i++) {
 		ranks[i] = i;

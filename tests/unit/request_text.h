@@ -71,7 +71,7 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_time(s, "grace", r->kill_grace_ms, 10000);
 	say_number(s, "gracegiven", r->kill_grace_given, 0);
 	say_number(s, "keepgoing", r->keep_going, 0);
-	say_number(s, "restarts", r->restarts, 0);
+	say_number(s, "restarts", r->lives.restarts, 0);
 }
 
 static void say_rest(struct str *s, const struct request *r)

@@ -553,8 +553,8 @@ START_TEST(job_that_does_not_add_up)
 	uint32_t v[2] = { 0, 1 };
 
 	far_open(&far, NULL, NULL);
-	FAR_SEND(&far, app, 0, far_list(ARGV("true")), { NULL, 0 }, "/",
-		 { NULL, 0 }, "");
+	FAR_SEND(&far, app, 0, far_list(ARGV("true")), { NULL, 0 }, "/", { NULL, 0 },
+		 "");
 	FAR_SEND(&far, job, .epoch = 1, .job_id = "c", .np = 2, .ranks = { v, 2 },
 		 .apps = { v, 2 }, .cross_ranks = { v, 2 }, .cross_sizes = { v, 1 });
 	while (!far.eof)

@@ -658,9 +658,10 @@ START_TEST(print)
 				      "cpu_us=7 peak_bytes=8 text='' hint=''");
 	wire_pack_output(&b, &(struct wire_output){ 1, 2, 1, { "secret", 6 } });
 	ck_assert_str_eq(printed(&b), "output epoch=1 rank=2 stream=1 data=(6 bytes)");
-	wire_pack_app(&b, &(struct wire_app){ 0, { env, 1 }, { env, 2 }, "/w", { env, 1 }, "w" });
-	ck_assert_str_eq(printed(&b),
-			 "app index=0 argv=(1 strings) env=(2 strings) wdir='/w' warm=(1 strings) warm_text='w'");
+	wire_pack_app(&b, &(struct wire_app){
+				  0, { env, 1 }, { env, 2 }, "/w", { env, 1 }, "w" });
+	ck_assert_str_eq(printed(&b), "app index=0 argv=(1 strings) env=(2 strings) "
+				      "wdir='/w' warm=(1 strings) warm_text='w'");
 	wire_pack_job(&b,
 		      &(struct wire_job){ .ranks = { ranks, 2 }, .env = { env, 2 } });
 	ck_assert_ptr_nonnull(strstr(printed(&b), " ranks=[3,5] apps=[] "));

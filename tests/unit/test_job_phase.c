@@ -271,18 +271,18 @@ START_TEST(restarts_in_a_span)
 
 	j.phase = JOB_DRAIN;
 	j.awaited = 0;
-	r.restarts = 2;
-	r.restarts_ms = 500;
-	j.restarted.all = 7;
-	j.restarted.at_ms = at_ms;
-	j.restarted.n = 2;
+	r.lives.restarts = 2;
+	r.lives.span_ms = 500;
+	j.account.restarts.all = 7;
+	j.account.restarts.at_ms = at_ms;
+	j.account.restarts.n = 2;
 	fails(2, 5, 3);
 	DUE(EV_AGAIN); /* at 1000 the first one is long over */
 	at_ms[0] = 501;
 	DUE(EV_ALL);
 	at_ms[0] = 500;
 	DUE(EV_AGAIN);
-	j.restarted.at_ms = NULL;
+	j.account.restarts.at_ms = NULL;
 }
 END_TEST
 
@@ -291,14 +291,14 @@ START_TEST(one_starts_again)
 	fails(2, 5, 3);
 	j.phase = JOB_RUN;
 	j.failed = 0;
-	r.restarts = 1;
+	r.lives.restarts = 1;
 	ck_assert(!phase_replace_wanted(&j, 2, 1000));
-	r.replace = REPLACE_ALONE;
+	r.lives.replace = REPLACE_ALONE;
 	ck_assert(phase_replace_wanted(&j, 2, 1000));
 	ck_assert(!phase_replace_wanted(&j, 1, 1000)); /* it has not failed */
-	j.restarted.all = 1;
+	j.account.restarts.all = 1;
 	ck_assert(!phase_replace_wanted(&j, 2, 1000));
-	j.restarted.all = 0;
+	j.account.restarts.all = 0;
 	j.grace_signo = SIGINT;
 	ck_assert(!phase_replace_wanted(&j, 2, 1000));
 	j.grace_signo = 0;
@@ -313,13 +313,13 @@ START_TEST(restarts)
 {
 	j.phase = JOB_DRAIN;
 	j.awaited = 0;
-	r.restarts = 1;
+	r.lives.restarts = 1;
 	DUE(EV_ALL); /* nothing failed */
 	fails(2, 5, 3);
 	DUE(EV_AGAIN);
-	j.restarted.all = 1;
+	j.account.restarts.all = 1;
 	DUE(EV_ALL);
-	j.restarted.all = 0;
+	j.account.restarts.all = 0;
 	j.signo = SIGTERM;
 	DUE(EV_ALL);
 	j.signo = 0;

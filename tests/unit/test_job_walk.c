@@ -60,8 +60,9 @@ static bool may_restart(void)
 {
 	bool failed = seen.failed || (seen.short_start && seen.ran);
 
-	return failed && g.j.phase < JOB_CLOSE && g.j.epoch <= (uint32_t)g.r.restarts &&
-	       !seen.signo && !seen.limit && !seen.unread;
+	return failed && g.j.phase < JOB_CLOSE &&
+	       g.j.epoch <= (uint32_t)g.r.lives.restarts && !seen.signo &&
+	       !seen.limit && !seen.unread;
 }
 
 /* The status that runner(1) promises, of what happened. */
