@@ -60,7 +60,7 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	run -3 r --restarts 1 --output-filename "$T/log/%e" -np 2 bash "$T/fails_until" 9
 	grep -q '^epoch 0 ' "$T/log/1/rank.0/stdout"
 	grep -q '^epoch 1 ' "$T/log/2/rank.1/stdout"
-	[ "$(cat "$T"/log/1/rank.0/stdout | wc -l)" = 1 ]
+	[ "$(wc -l < "$T/log/1/rank.0/stdout")" = 1 ]
 }
 
 @test "no failure, no restart; 0 is none" {
