@@ -265,8 +265,9 @@ void io_grant(struct io *io)
 {
 	struct wire_credit m = { io->epoch, WIRE_INPUT_MAX };
 
-	if (io->nreaders)
+	if (io->nreaders && !io->granted)
 		wire_pack_credit(io->out, &m);
+	io->granted = true;
 }
 
 /* ---- opening and closing ---- */

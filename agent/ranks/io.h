@@ -56,7 +56,7 @@ struct io {
 	STAILQ_HEAD(io_waiting, io_stream) waiting; /* for credit or room */
 	struct buf input;
 	uint64_t input_at; /* bytes of all input in front of the queue */
-	bool input_end;
+	bool input_end, granted;
 	uint32_t input_owed; /* taken by the ranks, not granted again yet */
 	struct io_rank **readers;
 	size_t nreaders;
@@ -71,7 +71,8 @@ void io_close_child(int child[IO_CHILD_FDS]);
 /* R's pty, if it has one, gets the size of its io.  Returns whether it has one. */
 bool io_resize(const struct io_rank *r);
 
-/* Tell the launcher how much input it may send; once, after all ranks are open. */
+/* Tell the launcher how much input it may send, after all ranks are open.  A later call
+ * tells nothing. */
 void io_grant(struct io *io);
 
 /* More output may be sent. */

@@ -735,3 +735,17 @@ module_set() { # VENV MODULES VERDICT TEXT [OPTION...] < CODE
 	run -0 timeout 30 "$RUNNER" --check --warm -np 2 "$PY" job.py
 	grep -qE '^warn +warm +[^ ]*: it imports nothing that ranks may share; prints is left' <<< "$output"
 }
+
+# bats test_tags=all
+@test "--replace alone: the rank is forked again, and input is granted once" {
+	cat > job.py <<- 'P'
+		import counted, os, sys
+		life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+		print("life", life, "read", len(sys.stdin.read()))
+		sys.exit(life < 3)
+	P
+	run -0 env MARK="$T" timeout 30 "$RUNNER" -q --no-tag --warm -x "MARK=$T" --restarts 3 --replace alone \
+		-np 1 "$PY" job.py < <(head -c 3000000 /dev/zero | tr '\0' x)
+	[ "$output" = $'life 0 read 3000000\nlife 1 read 0\nlife 2 read 0\nlife 3 read 0' ]
+	[ "$(imports)" = 1 ]
+}
