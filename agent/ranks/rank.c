@@ -354,6 +354,8 @@ void ranks_reap(struct ranks *r)
 		}
 		if (i < r->n)
 			rank_exited(r, i, status, reaped_ns, &used);
+		else
+			warm_reaped(r->warm, pid);
 	}
 	r->alone = pid < 0 && errno == ECHILD;
 }

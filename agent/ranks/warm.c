@@ -21,6 +21,12 @@ enum {
 	RANK_FDS = 7         /* the text, 0, 1, 2, liveness, cgroup, PMI-1 */
 };
 
+/* A local rank that has no answer yet. */
+struct warm_asked {
+	size_t local;
+	pid_t pid; /* of the process that has taken the request; 0: none yet */
+};
+
 struct warm_one {
 	struct warm *w;
 	struct str key; /* all that its ranks have in common */
@@ -30,7 +36,7 @@ struct warm_one {
 	int out; /* what it prints before it is warm, which it counts; or -1 */
 	struct event *readable;
 	struct str in;
-	size_t *asked; /* local ranks that have no answer */
+	struct warm_asked *asked;
 	size_t nasked;
 	bool failed; /* to become a rank, which was said */
 };
@@ -80,18 +86,32 @@ static void one_end(struct warm_one *one)
 
 static void one_is_cold(struct warm_one *one, const char *why)
 {
-	size_t *asked = one->asked, n = one->nasked;
+	struct warm_asked *asked = one->asked;
+	const size_t n = one->nasked;
 
 	one->asked = NULL;
 	one->nasked = 0;
 	one_end(one);
 	one->w->told(one->w->ctx, false, why);
 	for (size_t i = 0; i < n; i++)
-		one->w->done(one->w->ctx, asked[i], -1, 0);
+		one->w->done(one->w->ctx, asked[i].local, -1, 0);
 	free(asked);
 }
 
 /* ---- answers ---- */
+
+/* "taken LOCAL PID": that process is to become the rank. */
+static void one_taken(struct warm_one *one, const char *text)
+{
+	unsigned long local;
+	int pid;
+
+	if (sscanf(text, "taken %lu %d", &local, &pid) != 2)
+		return;
+	for (size_t i = 0; i < one->nasked; i++)
+		if (one->asked[i].local == local)
+			one->asked[i].pid = pid;
+}
 
 /* "LOCAL PID ERRNO", and behind PID -1: " WHY" */
 static void one_rank(struct warm_one *one, const char *text)
@@ -105,7 +125,7 @@ static void one_rank(struct warm_one *one, const char *text)
 		one->w->told(one->w->ctx, false, text + why);
 	one->failed |= pid <= 0;
 	for (size_t i = 0; i < one->nasked; i++) {
-		if (one->asked[i] != local)
+		if (one->asked[i].local != local)
 			continue;
 		one->asked[i] = one->asked[--one->nasked];
 		one->w->done(one->w->ctx, local, pid, bind_errno);
@@ -134,6 +154,8 @@ static void one_answers(struct warm_one *one)
 			one->state = WARM_READY;
 			one_close(&one->out);
 			one->w->told(one->w->ctx, true, text.s + 1);
+		} else if (*text.s == 't') {
+			one_taken(one, text.s);
 		} else {
 			one_rank(one, text.s);
 		}
@@ -155,6 +177,23 @@ void warm_answers(struct warm *w)
 	for (size_t i = 0; w && i < w->n; i++)
 		if (w->v[i]->nasked)
 			one_answers(w->v[i]);
+}
+
+void warm_reaped(struct warm *w, pid_t pid)
+{
+	for (size_t i = 0; w && i < w->n; i++)
+		for (size_t k = 0; k < w->v[i]->nasked; k++) {
+			struct warm_one *one = w->v[i];
+			const size_t local = one->asked[k].local;
+
+			if (one->asked[k].pid != pid)
+				continue;
+			one->asked[k] = one->asked[--one->nasked];
+			w->told(w->ctx, false,
+				"a process ended that was to become a rank");
+			w->done(w->ctx, local, -1, 0);
+			return;
+		}
 }
 
 /* ---- its start ---- */
@@ -349,7 +388,7 @@ bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 	if (sent) {
 		one->asked =
 			xreallocarray(one->asked, one->nasked + 1, sizeof *one->asked);
-		one->asked[one->nasked++] = local;
+		one->asked[one->nasked++] = (struct warm_asked){ local, 0 };
 	}
 	return sent;
 }

@@ -57,6 +57,8 @@ bool warm_ask(struct warm *w, int p, size_t local, const struct spawn *s,
 /* Take the answers that have come.  A child that is not known may have sent one before
  * it ended. */
 void warm_answers(struct warm *w);
+/* The child PID, which is no rank, has ended: it may have been about to become one. */
+void warm_reaped(struct warm *w, pid_t pid);
 /* Ranks that have no answer are not to be started. */
 void warm_cancel(struct warm *w);
 /* A rank died early: the next ones of process P are exec'd. */

@@ -511,6 +511,7 @@ def serve(control):
             with open(fds[0], "rb") as f:
                 words = f.read().split(b"\0")[:-1]
             try:
+                control.send(b"taken %s %d\0" % (words[0], os.getpid()))
                 become(control, words, fds[1:], between)
             except BaseException as e:  # the agent starts the rank without this process
                 why = f"a rank could not be forked: {type(e).__name__}: {e}"
