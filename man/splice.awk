@@ -144,7 +144,7 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 			gsub(/"/, "", value[3])
 			value[3] = value[3] == "" ? "empty" : ".Li " value[3]
 		} else {
-			if (value[2] == "IN_SLURM")
+			if (value[2] == "IN_SLURM" || value[2] == "COMMON")
 				value[3] = value[4]
 			gsub(/_/, " ", value[3])
 		}

@@ -100,25 +100,19 @@ static void one_is_cold(struct warm_one *one, const char *why)
 
 /* ---- answers ---- */
 
-/* "taken LOCAL PID": that process is to become the rank. */
-static void one_taken(struct warm_one *one, const char *text)
-{
-	unsigned long local;
-	int pid;
-
-	if (sscanf(text, "taken %lu %d", &local, &pid) != 2)
-		return;
-	for (size_t i = 0; i < one->nasked; i++)
-		if (one->asked[i].local == local)
-			one->asked[i].pid = pid;
-}
-
-/* "LOCAL PID ERRNO", and behind PID -1: " WHY" */
+/* "taken LOCAL PID": that process is to become the rank.  Then "LOCAL PID ERRNO", and
+ * behind PID -1: " WHY". */
 static void one_rank(struct warm_one *one, const char *text)
 {
 	unsigned long local;
 	int pid, bind_errno, why = 0;
 
+	if (sscanf(text, "taken %lu %d", &local, &pid) == 2) {
+		for (size_t i = 0; i < one->nasked; i++)
+			if (one->asked[i].local == local)
+				one->asked[i].pid = pid;
+		return;
+	}
 	if (sscanf(text, "%lu %d %d %n", &local, &pid, &bind_errno, &why) != 3)
 		return;
 	if (pid <= 0 && !one->failed) /* once: others may fail alike */
@@ -154,8 +148,6 @@ static void one_answers(struct warm_one *one)
 			one->state = WARM_READY;
 			one_close(&one->out);
 			one->w->told(one->w->ctx, true, text.s + 1);
-		} else if (*text.s == 't') {
-			one_taken(one, text.s);
 		} else {
 			one_rank(one, text.s);
 		}
