@@ -8,7 +8,6 @@
 void account_cause(struct account *a, const char *cause)
 {
 	free(a->cause);
-	free(a->restarts.at_ms);
 	a->cause = cause ? xstrdup(cause) : NULL;
 }
 
@@ -16,6 +15,7 @@ void account_free(struct account *a)
 {
 	free(a->usage);
 	free(a->cause);
+	free(a->restarts.at_ms);
 }
 
 void usage_rank(struct usage *u, uint64_t end_ns, uint64_t cpu_us, uint64_t peak_bytes)
