@@ -6,12 +6,17 @@ import pytest
 import tensorflow as tf
 
 import berth.tensorflow as hvd
+from berth.tensorflow import ops
 from training import RANK, check_weights, data
 
 v1 = tf.compat.v1
 STEPS = 20
 each_argument = pytest.mark.parametrize("more", [{}, {"groups": 2}, {"gradient_predivide_factor": 2.0}],
                                         ids=lambda more: next(iter(more), "plain"))
+
+
+# a session runs independent operations in any order: ranks that differ wait for ever
+with_ops = pytest.mark.skipif(ops._module is None, reason="each numpy_function blocks a thread")
 
 
 def batches(rows, steps):
@@ -96,6 +101,7 @@ def after_a_session(parts, optimizer, more=None):
         return session.run(variables)
 
 
+@with_ops
 @each_argument
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_session(optimizer, more):
@@ -104,6 +110,7 @@ def test_a_session(optimizer, more):
     check_weights(after_a_session(batches(mine, STEPS), OPTIMIZERS[optimizer](), more), alone)
 
 
+@with_ops
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_several_passes_in_a_session(optimizer):
     """Two of them are one step with both batches."""
