@@ -232,10 +232,14 @@ of_standin := $(call of_helpers,tests/standin)
 $(of_standin): $(standin) $O/tests/standin/checked.o $(LIBRARY)
 $(of_standin): WRAP = -Wl,--push-state,--no-as-needed $(standin) -Wl,--pop-state,-rpath,'$$ORIGIN/../standin'
 # The steps of check-gpu: the back end on what libcuda and libnccl the machine has.
-gpu_program := $(BUILD)/gpu/gpu
-$(gpu_program): tests/gpu/gpu.c $(LIBRARY) Makefile
+gpu_programs := $(BUILD)/gpu/gpu $(BUILD)/gpu/programs
+$(BUILD)/gpu/gpu: tests/gpu/gpu.c $(LIBRARY) Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) -o $@ $(taken) $(SODIUM) -lm -ldl -lpthread
+# Random programs, with that GPU in the place of the stand-in.
+$(BUILD)/gpu/programs: tests/helpers/programs.c tests/gpu/there.c $(LIBRARY) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) -o $@ $(taken) $(SODIUM) -lm -ldl -lpthread
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
@@ -257,7 +261,7 @@ test-programs: $(addprefix $(BUILD)/helpers/,collectives programs devices worlds
 	grep -l pthread_create $(patsubst $(BUILD)/tests/%,tests/unit/%.c,$(lib_unit))))
 	+$(MAKE) SAN= BUILD=$(patsubst %/tsan,%,$(BUILD)) all
 else
-test-programs: all $(unit) $(helpers) $(replays) $(gpu_program)
+test-programs: all $(unit) $(helpers) $(replays) $(gpu_programs)
 endif
 
 unit: $(unit)
@@ -272,17 +276,21 @@ check-all:
 ptx:
 	@lib/backend/move_ptx.sh
 
-check-gpu: $(gpu_program)
+check-gpu: $(gpu_programs)
 	@tests/gpu/run.sh
 
-# What a machine with a GPU needs for it, without network or compiler.
-gpu-pack: $(gpu_program) all
+# What a machine with a GPU needs for it, without network or compiler.  Of the oldest NCCL, if `make
+# wheels` has brought it, what a chip of compute capability 9.0 needs.
+oldest_nccl = build/wheels/nvidia-nccl-cu12-2.18.1/lib/libnccl.so.2
+gpu-pack: $(gpu_programs) all
 	@rm -rf .gpu && mkdir -p .gpu/bin .gpu/lib
-	@cp $(gpu_program) tests/gpu/run.sh tests/gpu/torch_steps.py .gpu/
+	@cp $(gpu_programs) tests/gpu/run.sh tests/gpu/torch_steps.py .gpu/
+	@oldest=$(oldest_nccl); [ ! -f "$$oldest" ] || { \
+		tests/gpu/one_chip.py "$$oldest" .gpu/oldest 90 && xz -T0 .gpu/oldest; }
 	@cp $(BUILD)/bin/runner $(BUILD)/bin/berth-agent .gpu/bin/
 	@cp $(BUILD)/lib/$(soname) .gpu/lib/
 	@cp -rL lib/python .gpu/python && find .gpu -name __pycache__ -prune -exec rm -r {} +
-	@strip -g .gpu/gpu .gpu/bin/* .gpu/lib/*
+	@strip -g .gpu/gpu .gpu/programs .gpu/bin/* .gpu/lib/*
 	@du -sh .gpu
 
 check-aarch64: all

@@ -16,7 +16,7 @@ teardown() {
 
 @test "each step of check-gpu passes on a stand-in of a GPU" {
 	CHECK_GPU=standin run -0 "$RUN"
-	[[ $output == *"11 steps, 0 of them not passed"* ]]
+	[[ $output == *"16 steps, 0 of them not passed"* ]]
 	[[ $output == *"operations as on the host"* && $output == *"a lost peer after"* ]]
 }
 
@@ -24,7 +24,7 @@ teardown() {
 	CHECK_GPU=standin STANDIN_NCCL_FAIL=0:3:2 STEPS="sums cycles" run -1 "$RUN"
 	[[ $output == *"sums             FAILED"* && $output == *"cycles           "* ]]
 	CHECK_GPU=standin LIMIT_S=0 run -1 "$RUN"
-	[[ $output == *"11 steps, 11 of them not passed"* && $output == *"no time is left"* ]]
+	[[ $output == *"16 steps, 16 of them not passed"* && $output == *"no time is left"* ]]
 }
 
 @test "mistakes that the stand-in makes for the back end are found" {

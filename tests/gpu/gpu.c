@@ -625,6 +625,8 @@ static int cycles(void)
 
 /* ---- which ---- */
 
+#include "tests/gpu/raw.h"
+
 static const struct step {
 	const char *name;
 	int (*run)(void);
@@ -637,6 +639,7 @@ static const struct step {
 	{ "dies-joining", dies_joining, true },
 	{ "dies-running", dies_running, true },
 	{ "cycles", cycles, false },
+	{ "raw", raw, false },
 };
 
 static int run_rank(int own, void *step)

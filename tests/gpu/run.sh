@@ -49,6 +49,20 @@ torch_step() { # NAME SECONDS NP
 		-x BERTH_LIBRARY -x BERTH_DEVICE -x LD_LIBRARY_PATH -x 'STANDIN_*' "$python" "$here/torch_steps.py"
 }
 
+# Sums by the oldest NCCL that the library takes: of the pack, or of the stand-in.
+oldest_step() { # NAME SECONDS
+	local to=${standin:-}
+	[[ " ${STEPS:-$1} " == *" $1 "* ]] || return 0
+	if [ -z "$to" ]; then
+		[ -e "$here/oldest.xz" ] || { echo "$1: skipped: it is not in the pack"; return; }
+		to=$(mktemp -d) || return
+		python3 -c 'import lzma, shutil, sys
+shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"))' "$here/oldest.xz" "$to/libnccl.so.2"
+	fi
+	BERTH_NCCL=$to/libnccl.so.2 step "$1" "$2" -np 2 -bytes "$bytes" sums
+	[ -n "${standin:-}" ] || rm -r "$to"
+}
+
 command_step() { # NAME SECONDS COMMAND...
 	local name=$1 most=$(($2 * ${SLOW:-1})) left=$((limit - SECONDS)) begun=$SECONDS said status=0; shift 2
 	[[ " ${STEPS:-$name} " == *" $name "* ]] || return 0
@@ -82,6 +96,11 @@ BERTH_DEVICE=host step staged-all 120 -np 2 -bytes "$bytes" operations
 step dies-joining 40 -np 2 -bytes "$bytes" dies-joining
 step dies-running 40 -np 2 -bytes "$bytes" dies-running
 step cycles 90 -np 2 -times "$times" cycles
+STANDIN_BLOCKING=1 step raw 60 -np 2 -bytes "$bytes" raw
+for seed in 1 2 3; do
+	BERTH_DEVICE=nccl command_step "programs-$seed" 40 "${program%/*}/programs" -np 2 -devices 1 "$seed" 4
+done
+oldest_step oldest 60
 torch_step torch-alone 60 1
 torch_step torch 90 2
 

@@ -55,6 +55,8 @@ struct comm {
 	int n, me, ops, number, groups;
 	bool came[CALLS];
 	_Atomic int async, ends, ended, busy, queued, turn, inside, launches;
+	bool blocks; /* calls wait in their own thread */
+	int children;
 	struct nccl_id id;
 };
 
@@ -416,7 +418,7 @@ static bool is_config(const struct nccl_config *c)
 {
 	return c && c->size >= sizeof *c && c->magic == 0xcafebeef &&
 	       c->version <= (unsigned)standin_number("STANDIN_NCCL", 21800) &&
-	       !c->blocking;
+	       (!c->blocking || getenv("STANDIN_BLOCKING"));
 }
 
 /* *OUT is NULL after an error. */
@@ -452,10 +454,33 @@ int ncclCommInitRankConfig(void **out, int n, struct nccl_id id, int me,
 	pthread_mutex_unlock(&list_lock);
 	standin_hold(STANDIN_COMMS, 1);
 	*out = c;
+	c->blocks = config->blocking;
+	if (c->blocks) {
+		join(c);
+		return NCCL_SUCCESS;
+	}
 	if (pthread_create(&t, NULL, join, c))
 		standin_fail("no thread for a communicator");
 	pthread_detach(t);
 	return NCCL_IN_PROGRESS;
+}
+
+/* All ranks give one COLOR, and keep their places. */
+int ncclCommSplit(void *p, int color, int key, void **out, struct nccl_config *config);
+int ncclCommSplit(void *p, int color, int key, void **out, struct nccl_config *config)
+{
+	struct comm *c = p;
+	struct nccl_id id = { "" };
+	int fd;
+
+	if (color || key != c->me)
+		return NCCL_INVALID_ARGUMENT;
+	snprintf(id.bytes, sizeof id.bytes, "%.100s.%d", c->id.bytes, ++c->children);
+	fd = shm_open(id.bytes, O_RDWR | O_CREAT, 0600); /* the first makes it */
+	if (fd < 0 || ftruncate(fd, sizeof(struct shared)))
+		standin_fail("no shared memory for a communicator");
+	close(fd);
+	return ncclCommInitRankConfig(out, c->n, id, c->me, config);
 }
 
 int ncclCommGetAsyncError(void *p, int *rc)
@@ -611,6 +636,10 @@ int ncclGroupEnd(void)
 		atomic_fetch_add(&group[i].c->launches, 1);
 	}
 	ngroup = 0;
+	if (l->op[0].c->blocks) {
+		launch(l);
+		return NCCL_SUCCESS;
+	}
 	if (pthread_create(&t, NULL, launch, l))
 		standin_fail("no thread for a launch");
 	pthread_detach(t);

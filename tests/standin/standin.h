@@ -14,11 +14,11 @@
  * communicator is an error if two threads use it at once, or if it is used before it is
  * whole, while it launches or once its end has been called for.
  *
- * All communicators are non-blocking.  To make one waits for the device.  A group is
- * launched by a thread of its own.  The first launch of a call waits for all ranks.
- * ncclCommDestroy() waits for all ranks to call it, and ncclCommAbort() for what is
- * launched.  There is no symbol of a later version than the oldest that the library
- * takes: CUDA 12.0, NCCL 2.18.
+ * All communicators are non-blocking, but with STANDIN_BLOCKING.  To make one waits for
+ * the device.  A group is launched by a thread of its own.  The first launch of a call
+ * waits for all ranks.  ncclCommDestroy() waits for all ranks to call it, and
+ * ncclCommAbort() for what is launched.  There is no symbol of a later version than the
+ * oldest that the library takes: CUDA 12.0, NCCL 2.18.
  *
  * Memory of the host that cuMemHostAlloc() has not made is pageable.  counts.h has what
  * the stand-in counts.
@@ -29,6 +29,7 @@
  *   STANDIN_BUS                        ranks have parts of one GPU (MIG)
  *   STANDIN_UNIFIED                    the GPU can use the host's memory, too
  *   STANDIN_DRIVER, STANDIN_NCCL       their versions: 12000 and 21800
+ *   STANDIN_BLOCKING                   there are blocking communicators, too
  *   STANDIN_NCCL_FAIL=RANK:OP:CODE     this kernel never ends; the error is CODE
  *   STANDIN_MISTAKE                    that a back end makes with it: checked.h */
 #ifndef BERTH_TESTS_STANDIN_H
