@@ -309,17 +309,20 @@ int berth_set_member(const berth_set *set, int i);
  *                                     of which two ranks share a GPU, unless
  *                                     NCCL_HOSTID tells them apart, or have different
  *                                     NCCLs, or one has none, or that can't join them;
- *                                     messages
+ *                                     messages; a request to which other ranks give
+ *                                     host memory where this one gives a GPU's
  *   BERTH_UNSUPPORTED                 MADE; counts of one's own in place; a stream that
  *                                     captures a CUDA graph; a rank without a driver of
  *                                     CUDA 11.4 or later
  * Through the host's memory the result is that of host memory, and a blocking call
  * waits until it is there, and its copy to OUT is on the stream; of messages, until the
- * copy is done.  A message needs page-locked
- * memory of its size, which the library keeps for others.  A send and a receive may
- * have different memories.  One rank then says
- * why NCCL is not used (berth_config's log).  BERTH_DEVICE=host in the environment
- * asks for that way.  With BERTH_DEVICE=nccl-only it is an error, BERTH_UNSUPPORTED.
+ * copy is done.  A message needs page-locked memory of its size, which the library
+ * keeps for others.  One rank then says why NCCL is not used (berth_config's log).
+ * BERTH_DEVICE=host in the environment asks for that way.  With BERTH_DEVICE=nccl-only
+ * it is an error, BERTH_UNSUPPORTED.
+ * A send and a receive may have different memories, and so may the ranks of any
+ * operation.  This takes longer, since the ranks tell each other each time what they
+ * have.
  *
  * What differs by NCCL: each addition may round to the type.  The order of a sum is
  * NCCL's: all ranks get the same bits, another size or another run may give others.

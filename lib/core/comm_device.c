@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/backend/devices.h"
+#include "lib/backend/host_stage.h"
 #include "lib/base/apart.h"
 #include "lib/base/clock.h"
 #include "lib/base/fiber.h"
@@ -66,6 +67,7 @@ struct join_call {
 	const struct device_options *options;
 	const struct device_join *join;
 	struct card *card;
+	const struct device_backend *stages;
 	struct staged *staged;
 	const char *no_stage;
 	char *why;
@@ -93,7 +95,7 @@ static void device_ask_stage(void *ctx)
 	struct join_call *k = ctx;
 
 	k->staged =
-		staged_open(k->d->back, k->d->device, k->c->members->n, &k->no_stage);
+		staged_open(k->stages, k->d->device, k->c->members->n, &k->no_stage);
 }
 
 static berth_result tell_cards(struct comm *c, struct comm_device *d, struct card *all,
@@ -239,7 +241,7 @@ static berth_result join_group(struct comm *c, struct comm_device *d,
 static berth_result device_open_staged(struct comm *c, struct comm_device *d,
 				       uint64_t deadline_ns)
 {
-	struct join_call call = { .c = c, .d = d };
+	struct join_call call = { .c = c, .d = d, .stages = d->back };
 	uint64_t failed;
 	berth_result rc;
 
@@ -279,6 +281,22 @@ static void device_say_way(const struct comm *c, const struct comm_device *d,
 			"hosts: BERTH_NET_SECURE does not reach arrays in GPU memory");
 }
 
+/* As device_say_way(), of the first such operation. */
+static void device_say_mixed(const struct comm *c, const struct op *op)
+{
+	static _Atomic bool said;
+	char words[OP_WORDS_BYTES];
+
+	if (c->members->me || atomic_exchange(&said, true))
+		return;
+	op_words(words, sizeof words, op);
+	log_say(BERTH_LOG_WARNING,
+		"%s: some ranks have it in GPU memory and others in the host's: it "
+		"goes through the host's memory, in the set of rank %u on '%s'",
+		words, c->members->rank[0],
+		boot_host_name(&c->world->who, c->members->rank[0]));
+}
+
 /* All ranks come to it.  Neither whole nor staged: the same on all of them. */
 static berth_result device_join(struct comm *c, struct comm_device *d,
 				const struct op *op, uint64_t deadline_ns)
@@ -315,14 +333,17 @@ static struct comm_device *device_for(struct comm *c, const struct op *op)
 {
 	struct comm_device *d = atomic_load(&c->device);
 
-	if (d)
-		return d;
-	d = calloc(1, sizeof *d);
-	if (d) {
-		d->back = device_of(op->memory);
-		d->device = op->device;
-		atomic_store(&last_device, op->device);
+	if (!d) {
+		d = calloc(1, sizeof *d);
+		if (!d)
+			return NULL;
+		d->device = -1;
 		atomic_store(&c->device, d);
+	}
+	if (op_is_device(op) && !d->back) {
+		d->back = device_of(op->memory);
+		atomic_store(&last_device, op->device);
+		atomic_store(&d->device, op->device);
 	}
 	return d;
 }
@@ -391,8 +412,45 @@ static bool goes_by_host(const struct comm_device *d, const struct work *w,
 	return *why && d->staged;
 }
 
-berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
-			       uint64_t deadline_ns)
+/* Arrays of some ranks are in the host's memory: what begins there is done when this
+ * returns. */
+static berth_result device_begin_mixed(struct comm *c, struct work *w,
+				       uint32_t signature, uint64_t deadline_ns)
+{
+	enum { GOES, NO_MEMORY, NOT_WANTED };
+	const bool there = op_is_device(w->op);
+	struct comm_device *d = w->of;
+	struct join_call call = { .c = c,
+				  .d = d,
+				  .stages = there ? d->back : &host_stage };
+	uint64_t worst = GOES;
+	berth_result rc;
+
+	if (!d->mixed[there]) {
+		apart_call(device_ask_stage, &call);
+		d->mixed[there] = call.staged;
+	}
+	if (!d->mixed[there])
+		worst = NO_MEMORY;
+	if (c->world->params.device == DEVICE_ONLY_NCCL)
+		worst = NOT_WANTED;
+	rc = device_agree(c, signature, worst, &worst, deadline_ns);
+	if (!rc && worst != GOES) {
+		c->reason = worst == NO_MEMORY
+				    ? "a rank has no memory for copies to the host"
+				    : "some ranks have it in the host's memory, and "
+				      "BERTH_DEVICE=nccl-only allows no way between";
+		return BERTH_UNSUPPORTED;
+	}
+	if (rc)
+		return rc;
+	device_say_mixed(c, w->op);
+	return staged_run(c, w, d->mixed[there], signature);
+}
+
+/* Arrays of all ranks are in memory of their devices. */
+static berth_result device_begin_alike(struct comm *c, struct work *w,
+				       uint32_t signature, uint64_t deadline_ns)
 {
 	struct comm_device *d = w->of;
 	/* is this process in a further set? */
@@ -404,14 +462,13 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 	bool by_host = false;
 	berth_result rc = device_agree(c, signature, sets, &overlaps, deadline_ns);
 
-	w->deadline_ns = deadline_ns;
 	if (!rc && !d->tried)
 		rc = device_join(c, d, w->op, deadline_ns);
 	if (!rc)
 		by_host = goes_by_host(d, w, &why);
 	if (by_host) {
 		works_withdraw(w);
-		rc = staged_run(c, w, signature);
+		rc = staged_run(c, w, d->staged, signature);
 	} else if (!rc && why) { /* the same on all ranks */
 		c->reason = why;
 		rc = BERTH_UNSUPPORTED;
@@ -424,11 +481,22 @@ berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signatur
 		else
 			works_agree(w, own);
 	}
+	return rc;
+}
+
+berth_result comm_device_begin(struct comm *c, struct work *w, uint32_t signature,
+			       uint64_t deadline_ns)
+{
+	berth_result rc;
+
+	w->deadline_ns = deadline_ns;
+	rc = w->op->mixed ? device_begin_mixed(c, w, signature, deadline_ns)
+			  : device_begin_alike(c, w, signature, deadline_ns);
 	if (!rc)
 		return BERTH_OK;
 	works_withdraw(w);
 	if (rc != BERTH_UNSUPPORTED && rc != BERTH_INVALID && rc != BERTH_MISMATCH)
-		atomic_store(&d->cut, true);
+		atomic_store(&w->of->cut, true);
 	return rc;
 }
 
@@ -456,8 +524,8 @@ berth_result comm_device_run(struct comm *c, const struct op *op,
 		w->coll[0].out_counts =
 			memcpy(kept + n, coll->out_counts, n * sizeof *kept);
 	w->device.n = 1;
-	w->ready[0] = op->mark;
-	w->device.nready = op->mark != NULL;
+	if (op_is_device(op) && op->mark)
+		w->ready[w->device.nready++] = op->mark;
 	c->hooks->begins(w);
 	rc = comm_device_begin(c, w, coll->signature, deadline_ns);
 	if (rc) {
@@ -475,10 +543,13 @@ berth_result comm_device_mark(struct comm *c, struct op *op, const struct op *be
 	const struct device_backend *back = device_of(op->memory);
 	const struct comm_device *d = atomic_load(&c->device);
 	berth_result rc;
+	int device;
 
 	op->mark = NULL;
 	*why = "the set's operations are on another device";
-	if (d && d->device != op->device) /* a set has one group for each memory */
+	device = d ? atomic_load(&d->device) : -1;
+	/* a set has one group for each memory */
+	if (device >= 0 && device != op->device)
 		return BERTH_UNSUPPORTED;
 	op->marked = true;
 	if (op->stream == BERTH_HOST_STREAM && !op->ready)
@@ -577,6 +648,8 @@ void comm_device_close(struct comm *c)
 	if (d->group)
 		d->back->leave(d->group);
 	staged_close(d->staged);
+	staged_close(d->mixed[false]);
+	staged_close(d->mixed[true]);
 	free(d);
 	atomic_store(&c->device, NULL);
 }

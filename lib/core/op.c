@@ -9,6 +9,12 @@
 #include "lib/base/kern.h"
 #include "lib/base/names.def"
 
+/* in signatures */
+enum { MEMORY = 0x4d454d, MIXED = 0x4d495845 };
+
+/* In a code: the memory of an operation whose ranks have different ones. */
+enum { MIXED_CODE = BERTH_CUDA + 1 };
+
 static uint64_t op_mix(uint64_t h, uint64_t x)
 {
 	h = (h << 23 | h >> 41) + x * 0xff51afd7ed558ccdu;
@@ -176,6 +182,12 @@ static bool has_root(berth_kind kind)
 	       kind == BERTH_GATHER || kind == BERTH_SCATTER;
 }
 
+/* A memory changes these bits of a signature, and nothing else does. */
+static uint32_t op_sign_memory(berth_memory memory)
+{
+	return memory > BERTH_HOST ? (uint32_t)memory << 28 | MEMORY : 0;
+}
+
 /* Everything that has to be the same on all ranks.  Some 5 ns without a name. */
 static uint32_t op_sign(const struct op *op, unsigned n)
 {
@@ -199,14 +211,23 @@ static uint32_t op_sign(const struct op *op, unsigned n)
 		h = op_hash(c->out_counts, n * sizeof *c->out_counts, h);
 	if (c->kind == BERTH_REDUCESCATTER && c->in_counts)
 		h = op_hash(c->in_counts, n * sizeof *c->in_counts, h);
-	if (op_is_device(op))
-		h = op_mix(h, (uint64_t)op->memory << 32);
 	if (op->name)
 		h = op_hash(op->name, strlen(op->name), h);
 	if (op->shape)
 		h = op_hash(op->shape, strlen(op->shape), ~h);
 	h = op_mix(h, 1);
-	return (uint32_t)(h >> 32);
+	return (uint32_t)(h >> 32) ^ op_sign_memory(op->memory);
+}
+
+uint32_t op_alike(const struct op *op)
+{
+	return op->coll.signature ^ op_sign_memory(op->memory);
+}
+
+void op_mix_memories(struct op *op)
+{
+	op->coll.signature = op_alike(op) ^ MIXED;
+	op->mixed = true;
 }
 
 static const char *take_root(struct op *op, const struct berth_desc *d, unsigned n)
@@ -317,6 +338,7 @@ static const char *op_make_checked(struct op *op, const struct berth_desc *d,
 	op->shape = d->shape;
 	op->adasum = false;
 	op->own_counts = false;
+	op->mixed = false;
 	op->memory = BERTH_HOST;
 	op->timeout_ms = d->timeout_ms;
 	op->priority = d->priority;
@@ -382,6 +404,7 @@ const char *op_kind_name(berth_kind kind)
 void op_words(char *text, size_t bytes, const struct op *op)
 {
 	const struct coll *c = &op->coll;
+	const bool is_there = op_is_device(op) && !op->mixed;
 	char name[80] = "", count[24] = "", rest[120] = "", shape[140] = "";
 
 	if (op->name && !strncmp(op->name, "berth_set_", 10)) { /* as set.c calls it */
@@ -392,7 +415,7 @@ void op_words(char *text, size_t bytes, const struct op *op)
 		snprintf(name, sizeof name, " \"%.70s\"", op->name);
 	if (c->kind == BERTH_BARRIER) {
 		snprintf(text, bytes, "barrier%s%s", name,
-			 op_is_device(op) ? ", on the GPU" : "");
+			 is_there ? ", on the GPU" : "");
 		return;
 	}
 	if (c->kind == BERTH_RECV && op->peer == BERTH_ANY)
@@ -426,7 +449,7 @@ void op_words(char *text, size_t bytes, const struct op *op)
 	snprintf(text, bytes, "%s%s of %s%s%s%s%s%s", kind_name[c->kind], name, count,
 		 kern_type_name(c->type), rest, shape,
 		 has_counts(op) ? ", with counts" : "",
-		 op_is_device(op) ? ", in memory of a GPU" : "");
+		 is_there ? ", in memory of a GPU" : "");
 }
 
 /* The bits of a scale; those of 1 where there is none. */
@@ -446,12 +469,13 @@ static void take_scale_code(bool *has, double *scale, unsigned long long code)
 void op_encode(char *text, const struct op *op)
 {
 	const struct coll *c = &op->coll;
-	int n = snprintf(
-		text, OP_CODE_BYTES, "%d %d %d %llu %u %d %u %u %d %llx %llx\n",
-		(int)c->kind, (int)c->type, (int)c->op, (unsigned long long)c->count,
-		c->root, op->adasum, c->scale.divide, c->signature, (int)op->memory,
-		scale_code(c->scale.has_prescale, c->scale.prescale),
-		scale_code(c->scale.has_postscale, c->scale.postscale));
+	int n = snprintf(text, OP_CODE_BYTES,
+			 "%d %d %d %llu %u %d %u %u %d %llx %llx\n", (int)c->kind,
+			 (int)c->type, (int)c->op, (unsigned long long)c->count,
+			 c->root, op->adasum, c->scale.divide, c->signature,
+			 op->mixed ? MIXED_CODE : (int)op->memory,
+			 scale_code(c->scale.has_prescale, c->scale.prescale),
+			 scale_code(c->scale.has_postscale, c->scale.postscale));
 
 	op_words(text + n, OP_CODE_BYTES - (size_t)n, op);
 }
@@ -497,7 +521,8 @@ berth_result op_decode(struct op *op, const char *text, unsigned n, const char *
 	op->coll.root = root;
 	op->coll.signature = signature;
 	op->coll.scale.divide = divide;
-	op->memory = (berth_memory)memory;
+	op->mixed = memory == MIXED_CODE;
+	op->memory = op->mixed ? BERTH_HOST : (berth_memory)memory;
 	take_scale_code(&op->coll.scale.has_prescale, &op->coll.scale.prescale, before);
 	take_scale_code(&op->coll.scale.has_postscale, &op->coll.scale.postscale,
 			after);

@@ -23,6 +23,7 @@ struct op {
 	int peer; /* a place, or BERTH_ANY */
 	uint64_t tag;
 	int *from;
+	bool mixed; /* other ranks give arrays of other memories */
 	/* for memory of a device; else MEMORY is BERTH_HOST, and the rest is not set */
 	berth_memory memory;
 	int device;
@@ -45,10 +46,21 @@ static inline bool op_is_device(const struct op *op)
 	return op->memory > BERTH_HOST;
 }
 
+/* Is it a work (works.h)? */
+static inline bool op_is_work(const struct op *op)
+{
+	return op_is_device(op) || op->mixed;
+}
+
 static inline bool op_is_message(const struct op *op)
 {
 	return op->coll.kind >= BERTH_SEND;
 }
+
+/* Its signature without its memory: that of other ranks which differ in no more. */
+uint32_t op_alike(const struct op *op);
+/* The ranks differ in its memory, and do it together all the same. */
+void op_mix_memories(struct op *op);
 
 /* More than any count, where they are too many to be added. */
 uint64_t op_total(const uint64_t *counts, unsigned n);

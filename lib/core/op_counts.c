@@ -286,7 +286,7 @@ berth_result op_counts_run(struct comm *c, const struct op *op, const struct col
 				     .ctx = &k };
 	k.got = room + (c->members->n + 1) * words;
 	own.rows = &k.rows;
-	if (op_is_device(op))
+	if (op_is_work(op))
 		rc = counts_run_on_device(&k, &own, deadline_ns);
 	else
 		rc = c->members->n == 1 ? run_alone(&k, &own)

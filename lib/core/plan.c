@@ -376,6 +376,21 @@ bool plan_expects(const struct plan *p, const struct plan_unit *unit)
 	       !(unit->number && is_first_again(p, unit));
 }
 
+/* The open line of this cycle that is UNIT, if its memories do not count. */
+static size_t find_alike(const struct plan *p, const struct plan_unit *unit)
+{
+	for (size_t i = 0; i < p->list.n; i++)
+		if (p->list.line[i].unit.alike == unit->alike && plan_is_open(p, i) &&
+		    plan_key(p, i) == unit->key)
+			return i;
+	return PLAN_NONE;
+}
+
+bool plan_expects_other(const struct plan *p, const struct plan_unit *unit)
+{
+	return find_alike(p, unit) != PLAN_NONE && !plan_expects(p, unit);
+}
+
 uint64_t plan_key(const struct plan *p, size_t line)
 {
 	const struct plan_unit *unit = &p->list.line[line].unit;
@@ -572,6 +587,29 @@ berth_result plan_note(struct plan *p, const struct plan_unit *unit)
 	if (rc || !p->list.n || (p->open && p->beside <= BESIDE_MOST(p->list.n)))
 		return rc;
 	if (p->open) /* the program does something else by now */
+		plan_forget(p);
+	return end_cycle(p, p->most);
+}
+
+berth_result plan_pass(struct plan *p, const struct plan_unit *unit)
+{
+	const size_t line = find_alike(p, unit);
+
+	if (unit->number > p->most)
+		p->most = unit->number;
+	if (!p->list.n)
+		return BERTH_OK;
+	if (line != PLAN_NONE) {
+		plan_shut(p, line);
+		p->list.line[line].skipped = true;
+	} else if (unit->number > p->base) {
+		p->base++;
+	}
+	find_next(p);
+	p->beside++;
+	if (p->open && p->beside <= BESIDE_MOST(p->list.n))
+		return BERTH_OK;
+	if (p->beside > BESIDE_MOST(p->list.n))
 		plan_forget(p);
 	return end_cycle(p, p->most);
 }

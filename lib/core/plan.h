@@ -29,12 +29,13 @@
 #include "lib/core/op.h"
 
 struct plan_unit {
-	uint64_t key;       /* of its name, or of its number */
-	uint64_t number;    /* 1, 2, ... of those without a name; 0: it has one */
-	uint64_t bytes;     /* of its allreduces */
-	uint64_t fuse_key;  /* what may be fused has the same; 0: nothing */
-	uint32_t signature; /* of all its operations */
-	bool first;         /* submitted when no request was in flight */
+	uint64_t key;        /* of its name, or of its number */
+	uint64_t number;     /* 1, 2, ... of those without a name; 0: it has one */
+	uint64_t bytes;      /* of its allreduces */
+	uint64_t fuse_key;   /* what may be fused has the same; 0: nothing */
+	uint32_t signature;  /* of all its operations */
+	uint32_t alike : 31, /* the same without their memories */
+		first : 1;   /* submitted when no request was in flight */
 };
 
 /* A unit in the plan, or one that was noted. */
@@ -114,6 +115,8 @@ uint32_t plan_fuse(struct plan_fusion *f, const struct plan_unit *unit,
 size_t plan_find(const struct plan *p, const struct plan_unit *unit);
 /* Is UNIT in what remains of this cycle? */
 bool plan_expects(const struct plan *p, const struct plan_unit *unit);
+/* Is UNIT there, but with arrays of other memories?  Other ranks may hold it back. */
+bool plan_expects_other(const struct plan *p, const struct plan_unit *unit);
 /* Does UNIT, of the plan, begin the next cycle? */
 bool plan_comes_again(const struct plan *p, const struct plan_unit *unit);
 /* The key of what is expected for LINE. */
@@ -131,6 +134,9 @@ berth_result plan_wrap(struct plan *p, const struct plan_unit *unit);
 berth_result plan_round(struct plan *p, uint64_t cycle, uint64_t base);
 /* UNIT is done in this round. */
 berth_result plan_note(struct plan *p, const struct plan_unit *unit);
+/* UNIT is done in this round, but all ranks differ in its memories: so it never enters
+ * the plan, and what the plan has in its place is skipped in this cycle. */
+berth_result plan_pass(struct plan *p, const struct plan_unit *unit);
 /* This round has done all that it could, for a rank that waits. */
 berth_result plan_cut(struct plan *p);
 /* The next bucket was done. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "lib/backend/devices.h"
 #include "lib/core/comm.h"
 #include "lib/core/request.h"
 
@@ -88,7 +89,9 @@ uint64_t queue_wanted_since(const struct berth_set *s)
 	for (const struct berth_request *r = s->pending.first; r; r = r->next) {
 		uint64_t since = atomic_load(&r->wanted_ns);
 
-		if (since && !r->beside && (!first || since < first))
+		if (since && (!first || since < first) &&
+		    (!r->beside ||
+		     (device_is_there && plan_expects_other(&s->plan, &r->unit))))
 			first = since;
 	}
 	return first;

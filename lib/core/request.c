@@ -125,7 +125,7 @@ void request_describe(struct berth_request *r)
 {
 	struct berth_set *s = r->set;
 	const struct op *first = r->op;
-	uint64_t key = r->n, signature = 0, fuse_key;
+	uint64_t key = r->n, signature = 0, alike = 0, fuse_key;
 	bool named = true;
 
 	fuse_key = plan_fuse_key(first);
@@ -150,7 +150,20 @@ void request_describe(struct berth_request *r)
 	r->unit.first = atomic_load(&s->collectives) == 0;
 	r->unit.key = key;
 	r->unit.signature = (uint32_t)(signature >> 32);
+	for (size_t i = 0; r->ndevice && i < r->n; i++) {
+		const uint32_t one = op_alike(&r->op[i]);
+
+		alike = op_hash(&one, sizeof one, alike);
+	}
+	r->unit.alike = (uint32_t)((r->ndevice ? alike : signature) >> 33) & 0x7fffffff;
 	r->unit.fuse_key = fuse_key;
+}
+
+void request_mix(struct berth_request *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		op_mix_memories(&r->op[i]);
+	r->unit.fuse_key = 0; /* its operations go one by one */
 }
 
 berth_result request_refuse(berth_result rc, const struct op *op, struct failure *why,

@@ -63,6 +63,8 @@ struct berth_request *request_make(struct berth_set *s, const struct op *op, siz
 /* Its name, its signature, and with what it may be fused.  The set's QUEUE is held:
  * a request without a name has the next number. */
 void request_describe(struct berth_request *r);
+/* The ranks differ in the memories of R's arrays alone: they do it together. */
+void request_mix(struct berth_request *r);
 /* R was not submitted.  KEEPS_MARK: what its operations marked is its caller's. */
 void request_drop(struct berth_request *r, bool keeps_mark);
 /* Was R submitted in this process, not in a parent of it? */

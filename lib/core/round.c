@@ -17,6 +17,7 @@ enum {
 	NEGOTIATE = 0x4e45474f, /* signatures of what only this file calls for */
 	LISTS = 0x4c495354,
 	LAST_JOINED = 0x4c4a4f49,
+	MIXED = 0x4d495844,
 	SHORT = 8 /* entries in what is told first */
 };
 
@@ -84,7 +85,7 @@ static berth_result round_gather(struct berth_set *s, struct head own, uint64_t 
 		if (all || r->beside)
 			round_entries(h)[own.n++] =
 				(struct entry){ r->unit.key, r->unit.signature,
-						r->unit.first };
+						r->unit.alike, r->unit.first };
 	}
 	*h = own;
 	lists.in = h;
@@ -240,13 +241,22 @@ static berth_result round_tell_difference(struct berth_set *s, struct berth_requ
 	return BERTH_OK;
 }
 
+/* Ranks give R arrays of different memories: its operations go by way of the host. */
+static berth_result round_mix(struct berth_set *s, struct berth_request *r)
+{
+	request_mix(r);
+	return run_bucket(s, &r, 1, r->unit.alike ^ MIXED);
+}
+
 static enum progress round_all_have_blocked(struct berth_set *s,
 					    struct berth_request *r)
 {
 	struct failure why = { .rc = BERTH_MISMATCH };
+	const uint64_t number = r->unit.number;
 	char code[OP_CODE_BYTES];
 	const char **said;
 	berth_result rc;
+	bool alike;
 
 	round_begin_turn(s, 1);
 	op_encode(code, r->op);
@@ -254,15 +264,22 @@ static enum progress round_all_have_blocked(struct berth_set *s,
 	if (rc)
 		return round_failed(s, rc);
 	round_end_turn(s, BERTH_OK);
-	run_say_sides(&s->comm, r->op, said, &why);
-	snprintf(why.tensor, sizeof why.tensor, "%s", r->op->name ? r->op->name : "");
-	trace_count(&s->count.errors, 1);
+	alike = run_are_alike(&s->comm, said);
+	if (!alike) {
+		run_say_sides(&s->comm, r->op, said, &why);
+		snprintf(why.tensor, sizeof why.tensor, "%s",
+			 r->op->name ? r->op->name : "");
+		trace_count(&s->count.errors, 1);
+	}
 	pthread_mutex_lock(&s->queue); /* as if it had not been submitted */
-	s->unnamed -= r->unit.number && r->unit.number == s->unnamed;
+	s->unnamed -= number && number == s->unnamed;
 	schedule_event(&s->schedule, SCHEDULE_DONE);
 	pthread_mutex_unlock(&s->queue);
-	queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
-	return PROGRESS_DID;
+	if (!alike)
+		queue_complete(s, &r, 1, BERTH_MISMATCH, &why);
+	else
+		rc = round_mix(s, r);
+	return rc ? round_failed(s, rc) : PROGRESS_DID;
 }
 
 /* ---- ranks without data ---- */
@@ -330,10 +347,10 @@ static berth_result round_do_beside(struct berth_set *s, struct berth_request *r
 
 	snprintf(code, sizeof code, "%zu", n);
 	rc = comm_explain(c, code, &said);
-	s->beginning = r->ndevice ? r : NULL;
 	for (size_t k = 0; !rc && k < n; k++) {
 		struct op *op = k ? &r->op[k] : round_hardest_op(r);
 
+		s->beginning = op_is_device(op) ? r : NULL;
 		op_encode(code, op);
 		rc = comm_explain(c, code, &said);
 		if (!rc)
@@ -346,14 +363,17 @@ static berth_result round_do_beside(struct berth_set *s, struct berth_request *r
 }
 
 /* Some ranks have joined.  The operations are done one by one, and each is first told
- * to those ranks. */
-static berth_result round_do_with_joined(struct berth_set *s, struct berth_request *r)
+ * to those ranks.  MIXED: the others give arrays of different memories. */
+static berth_result round_do_with_joined(struct berth_set *s, struct berth_request *r,
+					 bool mixed)
 {
 	struct failure why = { .rc = BERTH_OK };
 	berth_result rc;
 
 	if (!r)
 		return round_take_part(s);
+	if (mixed)
+		request_mix(r);
 	rc = round_do_beside(s, r, &why);
 	if (rc && rc != BERTH_STATE)
 		rc = comm_failed(&s->comm, rc, r->op, &why);
@@ -487,6 +507,7 @@ static int round_by_key(const void *a, const void *b)
 /* The ranks that have a unit, and whether it is the same on all of them. */
 struct common {
 	bool all, same;
+	bool alike;  /* but for the memories of its arrays */
 	bool joined; /* somebody who has joined does not have it, and gives nothing */
 	unsigned lacking[64]; /* places */
 	size_t nlacking;
@@ -496,7 +517,7 @@ struct common {
 static struct common round_look_up(const struct berth_set *s, uint64_t most,
 				   unsigned leader, const struct entry *unit)
 {
-	struct common found = { .all = true, .same = true };
+	struct common found = { .all = true, .same = true, .alike = true };
 
 	for (unsigned r = 0; r < s->members.n; r++) {
 		struct head *h = round_list_of(s, most, r);
@@ -512,8 +533,9 @@ static struct common round_look_up(const struct berth_set *s, uint64_t most,
 			found.all = false;
 			if (found.nlacking < 64)
 				found.lacking[found.nlacking++] = r;
-		} else if (there->signature != unit->signature) {
-			found.same = false;
+		} else {
+			found.same &= there->signature == unit->signature;
+			found.alike &= there->alike == unit->alike;
 		}
 	}
 	return found;
@@ -594,6 +616,23 @@ static berth_result round_take(struct berth_set *s, struct berth_request *r,
 	return rc;
 }
 
+/* All ranks have R, with arrays of different memories. */
+static berth_result round_pass(struct berth_set *s, struct berth_request *r,
+			       unsigned leader, struct found *found)
+{
+	berth_result rc;
+
+	if (!r) /* as in round_take() */
+		return comm_refuse(&s->comm, leader);
+	found->did = true;
+	pthread_mutex_lock(&s->queue);
+	rc = plan_pass(&s->plan, &r->unit);
+	pthread_mutex_unlock(&s->queue);
+	if (rc)
+		return rc;
+	return round_mix(s, r);
+}
+
 /* Ranks that lack it have told us something else meanwhile. */
 static berth_result round_lacks(struct berth_set *s, struct berth_request *r,
 				const struct common *found)
@@ -629,11 +668,13 @@ static berth_result round_compare(struct berth_set *s, uint64_t most, unsigned l
 		} else if (!common.all) {
 			if (r)
 				rc = round_lacks(s, r, &common);
-		} else if (!common.same) {
+		} else if (!common.same && !common.alike) {
 			rc = round_tell_difference(s, r);
 		} else if (common.joined) {
 			found->did = true;
-			rc = round_do_with_joined(s, r);
+			rc = round_do_with_joined(s, r, !common.same);
+		} else if (!common.same) {
+			rc = round_pass(s, r, leader, found);
 		} else {
 			rc = round_take(s, r, leader, unit->first, found);
 		}

@@ -2,8 +2,9 @@
  *
  * Each rank tells a head, and an entry for each unit that is beside its plan, or for
  * all that is pending.  From the same lists all ranks find which units all of them
- * have, and do these; find units that differ, which fail on all of them; and let ranks
- * that have joined take part without data. */
+ * have, and do these; find units that differ, which fail on all of them, unless they
+ * differ in the memories of their arrays alone; and let ranks that have joined take
+ * part without data. */
 #ifndef BERTH_LIB_ROUND_H
 #define BERTH_LIB_ROUND_H
 
@@ -12,7 +13,8 @@
 /* A unit, as a rank tells it. */
 struct entry {
 	uint64_t key;
-	uint32_t signature, first;
+	uint32_t signature;
+	uint32_t alike : 31, first : 1; /* as in a struct plan_unit */
 };
 
 /* The head of a rank's list: its entries follow. */

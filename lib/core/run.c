@@ -88,6 +88,21 @@ void run_say_sides(struct comm *c, const struct op *op, const char **said,
 			why->missing[why->nmissing++] = c->members->rank[i];
 }
 
+bool run_are_alike(const struct comm *c, const char **said)
+{
+	const char *words;
+	uint32_t first = 0;
+	struct op op;
+
+	for (unsigned i = 0; i < c->members->n; i++) {
+		if (op_decode(&op, said[i], c->members->n, &words) ||
+		    (i && op_alike(&op) != first))
+			return false;
+		first = op_alike(&op);
+	}
+	return true;
+}
+
 /* ---- with ranks that have joined ---- */
 
 uint32_t run_joined_signature(uint32_t signature)
@@ -170,7 +185,7 @@ berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns
 	berth_result rc = BERTH_OK;
 
 	again.signature = run_joined_signature(op->coll.signature);
-	if (op_is_device(op)) {
+	if (op_is_work(op)) {
 		again.scales_apart = run_scales_apart(&again);
 		rc = comm_device_run(c, op, &again, deadline_ns);
 		run_let_go(c, op);
@@ -234,8 +249,8 @@ berth_result run_without_data(struct comm *c, const char **said, uint64_t deadli
 	}
 	if (!code || op_decode(&op, code, c->members->n, &words) || !run_may_join(&op))
 		return BERTH_OK;
-	return op_is_device(&op) ? run_neutral_there(c, &op, deadline_ns)
-				 : run_neutral(c, &op, deadline_ns);
+	return op_is_work(&op) ? run_neutral_there(c, &op, deadline_ns)
+			       : run_neutral(c, &op, deadline_ns);
 }
 
 /* ---- the operation ---- */
@@ -274,7 +289,7 @@ berth_result run_op(struct comm *c, const struct op *op, struct coll *coll,
 
 	if (op->own_counts)
 		return op_counts_run(c, op, coll, deadline_ns, why);
-	if (op_is_device(op))
+	if (op_is_work(op))
 		return comm_device_run(c, op, coll, deadline_ns);
 	if (c->members->n == 1) {
 		coll_alone(coll);
@@ -629,8 +644,8 @@ static berth_result run_each(struct berth_set *s, struct berth_request *r,
 {
 	berth_result rc = BERTH_OK;
 
-	s->beginning = r->ndevice ? r : NULL;
 	for (size_t k = 0; !rc && k < r->n; k++) {
+		s->beginning = op_is_device(&r->op[k]) ? r : NULL;
 		rc = run_one(s, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
 		run_let_go(&s->comm, &r->op[k]);
 	}
@@ -715,5 +730,6 @@ berth_result run_bucket(struct berth_set *s, struct berth_request **r, size_t n,
 	}
 	run_count(s, r, n, rc);
 	queue_complete(s, r, n, rc, &why);
-	return rc == BERTH_MISMATCH ? BERTH_OK : rc;
+	/* what all ranks come to alike breaks nothing */
+	return rc == BERTH_MISMATCH || rc == BERTH_UNSUPPORTED ? BERTH_OK : rc;
 }

@@ -35,6 +35,8 @@ berth_result run_without_data(struct comm *c, const char **said, uint64_t deadli
  * cannot go on beside ranks that have joined. */
 berth_result run_refuse_joined(struct comm *c, const struct op *op, const char **said,
 			       struct failure *why);
+/* After comm_explain(): do the ranks differ in the memories of their arrays alone? */
+bool run_are_alike(const struct comm *c, const char **said);
 /* The operation itself, of a rank with data. */
 berth_result run_with_joined(struct comm *c, struct op *op, uint64_t deadline_ns);
 /* With which those and it then run. */

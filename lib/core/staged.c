@@ -361,12 +361,12 @@ static const struct device_backend staged_works = { .test = staged_test,
 						    .end = staged_end,
 						    .says = staged_says };
 
-berth_result staged_run(struct comm *c, struct work *w, uint32_t signature)
+berth_result staged_run(struct comm *c, struct work *w, struct staged *s,
+			uint32_t signature)
 {
 	struct staged_run r = {
-		.comm = c, .staged = w->of->staged, .work = w, .signature = signature
+		.comm = c, .staged = s, .work = w, .signature = signature
 	};
-	struct staged *s = r.staged;
 	uint64_t until_ns;
 	berth_result rc;
 

@@ -1,5 +1,6 @@
 /* staged.h - operations on arrays of a device by way of the host: what a device's ranks
- * can't do together, as where two of them share a GPU.
+ * can't do together, as where two of them share a GPU, or where some ranks have arrays
+ * in the host's memory.
  *
  * A step of an operation is a part of each of its arrays that fits into the room of a
  * stage (device.h).  The device copies a step's input there, the ranks do the step in
@@ -23,8 +24,9 @@ struct staged *staged_open(const struct device_backend *back, int device, unsign
 			   const char **why);
 /* No work of it is under way.  S may be NULL. */
 void staged_close(struct staged *s);
-/* Does W, which all ranks of C have called for with SIGNATURE, but for its last copies:
- * it runs.  After an error nothing is begun. */
-berth_result staged_run(struct comm *c, struct work *w, uint32_t signature);
+/* Does W by S; all ranks of C have called for it with SIGNATURE.  But for its last
+ * copies it is done then: it runs.  After an error nothing is begun. */
+berth_result staged_run(struct comm *c, struct work *w, struct staged *s,
+			uint32_t signature);
 
 #endif

@@ -30,12 +30,15 @@ struct work;
 
 /* The group of a comm's ranks on their devices. */
 struct comm_device {
-	const struct device_backend *back;
+	const struct device_backend *back; /* NULL: as long as DEVICE is -1 */
 	void *group;
-	int device;
+	_Atomic int device;              /* -1: no array of one was seen yet */
 	bool tried, whole;               /* all ranks have tried to join, and have */
 	char why[DEVICE_WHY_BYTES + 64]; /* where they have not */
-	struct staged *staged;  /* on all ranks, or on none: what GROUP can't do */
+	struct staged *staged; /* on all ranks, or on none: what GROUP can't do */
+	/* This rank's, for what other ranks have in other memories: where it has the
+	 * host's, and where it has its device's. */
+	struct staged *mixed[2];
 	_Atomic uint32_t works; /* that are not over */
 	_Atomic bool stopped;   /* they end with BERTH_ABORTED */
 	bool revoked;

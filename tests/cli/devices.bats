@@ -36,6 +36,25 @@ does() { # [OPTION VALUE]... CASE
 	does -np 4 -hosts 2 differ
 }
 
+@test "host memory on some ranks and a device's on others: all go through the host's" {
+	does -np 3 mixed
+	[[ $output == *"rank 0 says: allreduce "*": some ranks have it in GPU memory and others in the host's"* ]]
+	BERTH_DEVICE=nccl-only does -np 2 mixed-refused
+	does -np 2 die-mixed-here
+}
+
+# bats test_tags=all
+@test "memories that differ: more ranks and hosts, and a rank that dies" {
+	does -np 2 mixed
+	does -np 4 -hosts 2 mixed
+	BERTH_DEVICE=host does -np 3 mixed
+	for case in die-mixed-there die-mixed-here; do
+		does -np 2 "$case"
+		does -np 3 "$case"
+		does -np 4 -hosts 2 "$case"
+	done
+}
+
 @test "messages of a device's memory keep their order, and wait for their streams" {
 	does -np 1 messages
 	does -np 2 messages

@@ -17,6 +17,7 @@
 enum { TENSORS = 5, DOUBLES = BYTES / 8, STEPS = 8, SOON_MS = 10000 };
 
 #include "tests/helpers/devices/messages.h"
+#include "tests/helpers/devices/mixed.h"
 
 /* ---- a training step ---- */
 
@@ -150,7 +151,7 @@ static int cross(void)
 
 /* ---- errors ---- */
 
-/* Host memory here, a device's there: both sides are told, and the set goes on. */
+/* Another count, in host memory: both sides are told, and the set goes on. */
 static int differ(void)
 {
 	static float host[COUNT];
@@ -161,12 +162,13 @@ static int differ(void)
 	put(p, here, 0, 0);
 	if (rank == 0) {
 		d.in = d.out = host;
+		d.count = COUNT - 1;
 		d.memory = BERTH_HOST;
 		d.stream = NULL;
 	}
 	d.name = "grad";
 	CHECK(berth_run(&d, -1, NULL) == BERTH_MISMATCH, "host and device");
-	CHECK(strstr(berth_last_error()->text, "rank 0 for allreduce \"grad\" of 3000 "
+	CHECK(strstr(berth_last_error()->text, "rank 0 for allreduce \"grad\" of 2999 "
 					       "f32, sum; rank"),
 	      "the host's side");
 	CHECK(strstr(berth_last_error()->text, "sum, in memory of a GPU"),
@@ -863,6 +865,10 @@ static const struct {
 	{ "cross", cross, false },
 	{ "differ", differ, false },
 	{ "mix", mix, false },
+	{ "mixed", mixed, false },
+	{ "mixed-refused", mixed_refused, false },
+	{ "die-mixed-there", die_mixed_there, true },
+	{ "die-mixed-here", die_mixed_here, true },
 	{ "messages", messages, false },
 	{ "messages-late", messages_late, false },
 	{ "messages-refused", messages_refused, false },

@@ -5,7 +5,8 @@
  *     build/helpers/programs -np 4 [-hosts 2] [-devices 1] SEED COUNT [FIRST [STEPS]]
  *
  * With devices, half of the operations are on the memory of a stand-in of one GPU in
- * each rank (tests/standin).  -devices 2: all of these go by the host, in small steps.
+ * each rank (tests/standin), some of them on that of every other rank alone.
+ * -devices 2: all of these go by the host, in small steps.
  *
  * The second form starts the ranks itself, as if they were on several hosts.  All ranks
  * make the same programs of SEED, COUNT of them from number FIRST (0) on, with at most
@@ -74,6 +75,7 @@ static struct request *random_request(struct thread *t, const struct group *g,
 		r->op[i].group = g;
 		choose_operation(&r->op[i], 0);
 	}
+	choose_way(r);
 	return r;
 }
 
@@ -228,6 +230,7 @@ static void beside_joined(struct thread *t, uint64_t id, uint64_t joined)
 		if (joined && !with_known && is_narrow(o->type) && !is_sum(o->op))
 			o->prescale = 1;
 	}
+	choose_way(r);
 	r->wants = refused ? BERTH_STATE : BERTH_OK;
 	begin(&t->w, r, true);
 }

@@ -55,6 +55,37 @@ START_TEST(all_come_back)
 }
 END_TEST
 
+/* Of one operation in two memories: signatures differ, and no more.  When the ranks
+ * have mixed them, all say the same. */
+START_TEST(memories_are_mixed)
+{
+	char text[2][OP_CODE_BYTES];
+	static float x[4];
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
+					 .in = x, .out = x, .count = 4);
+	const char *words;
+	struct op op[2], back;
+
+	for (int i = 0; i < 2; i++) {
+		d.memory = i ? BERTH_CUDA : BERTH_HOST;
+		ck_assert_ptr_null(op_make(&op[i], &d, RANKS, 1));
+		op_encode(text[i], &op[i]);
+		ck_assert(!op_decode(&back, text[i], RANKS, &words));
+		ck_assert_uint_eq(op_alike(&back), op_alike(&op[0]));
+		ck_assert(!back.mixed && op_is_work(&back) == (i == 1));
+	}
+	ck_assert_uint_ne(op[0].coll.signature, op[1].coll.signature);
+	for (int i = 0; i < 2; i++) {
+		op_mix_memories(&op[i]);
+		op_encode(text[i], &op[i]);
+	}
+	ck_assert_uint_eq(op[0].coll.signature, op[1].coll.signature);
+	ck_assert_str_eq(text[0], text[1]);
+	ck_assert(!op_decode(&back, text[0], RANKS, &words));
+	ck_assert(back.mixed && !op_is_device(&back) && op_is_work(&back));
+}
+END_TEST
+
 /* Numbers that are near a limit, or anything. */
 static void change(char *text)
 {
@@ -131,6 +162,7 @@ int main(void)
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, all_come_back);
+	tcase_add_test(t, memories_are_mixed);
 	tcase_add_test(t, changed_texts);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);

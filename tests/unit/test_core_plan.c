@@ -16,6 +16,7 @@ static struct plan_unit unit(unsigned number, uint64_t bytes, uint64_t fuse_key)
 {
 	return (struct plan_unit){ .key = 1000 + number,
 				   .signature = number,
+				   .alike = number & 0xffff,
 				   .bytes = bytes,
 				   .fuse_key = fuse_key };
 }
@@ -30,6 +31,7 @@ static struct plan_unit unnamed(uint64_t number, uint32_t signature, bool first)
 	return (struct plan_unit){ .key = plan_number_key(number),
 				   .number = number,
 				   .signature = signature,
+				   .alike = signature & 0xffff,
 				   .bytes = 100,
 				   .fuse_key = 1,
 				   .first = first };
@@ -207,6 +209,49 @@ START_TEST(what_two_cycles_lacked_leaves)
 	ck_assert(!plan_expects(&p, &lost));
 	ck_assert_uint_eq(p.list.n, 4);
 	ck_assert_uint_eq(p.nbuckets, 1);
+	plan_free(&p);
+}
+END_TEST
+
+/* Ranks give it arrays of different memories.  So the plan, which has it in one memory,
+ * does not wait for it. */
+START_TEST(a_unit_of_other_memories_is_passed)
+{
+	struct plan p = learned(3);
+	struct plan_unit u = named(1);
+
+	for (int cycle = 0; cycle < 2; cycle++) {
+		u = named(1);
+		ck_assert(plan_expects(&p, &u) && !plan_expects_other(&p, &u));
+		u.signature += 100;
+		ck_assert(!plan_expects(&p, &u) && plan_expects_other(&p, &u));
+		u.alike++; /* that is another operation of its name */
+		ck_assert(!plan_expects_other(&p, &u));
+		u.alike--;
+		begin(&p);
+		ck_assert_int_eq(plan_pass(&p, &u), BERTH_OK);
+		ck_assert(!plan_expects_other(&p, &u));
+		ck_assert_uint_eq(p.open, 2);
+		follow(&p);
+	}
+	u = named(1);
+	ck_assert(!plan_expects(&p, &u));
+	ck_assert_uint_eq(p.list.n, 2);
+	plan_free(&p);
+}
+END_TEST
+
+START_TEST(a_plan_is_forgotten_of_which_all_is_passed)
+{
+	struct plan p = learned(1);
+	struct plan_unit u = named(0);
+
+	u.signature += 100;
+	for (int cycle = 0; cycle < 20; cycle++) {
+		begin(&p);
+		ck_assert_int_eq(plan_pass(&p, &u), BERTH_OK);
+	}
+	ck_assert_uint_eq(p.list.n, 0);
 	plan_free(&p);
 }
 END_TEST
@@ -527,6 +572,8 @@ int main(void)
 	tcase_add_test(t, a_stranger_is_beside_the_plan);
 	tcase_add_test(t, what_two_cycles_had_enters);
 	tcase_add_test(t, what_two_cycles_lacked_leaves);
+	tcase_add_test(t, a_unit_of_other_memories_is_passed);
+	tcase_add_test(t, a_plan_is_forgotten_of_which_all_is_passed);
 	tcase_add_test(t, a_plan_out_of_use_is_forgotten);
 	tcase_add_test(t, a_name_comes_several_times);
 	tcase_add_test(t, waits_in_the_same_places_end_buckets);

@@ -44,6 +44,7 @@ struct operation {
 	int from;
 	void *made;
 	/* In the memory of a device: */
+	bool mixed;               /* some ranks have it on a device, others don't */
 	bool by_nccl;             /* else by the host */
 	bool is_device, is_here;  /* is_here: it has been fetched */
 	unsigned char *where_out; /* OUT on the host */
@@ -149,6 +150,21 @@ static bool has_nccl_type(berth_type t)
 	return t <= BERTH_BOOL && t != BERTH_U16 && t != BERTH_I16;
 }
 
+/* Of each two places one has it on a device, the other not.  False: the places that
+ * take part have it alike. */
+static bool mix_memories(struct operation *o)
+{
+	const struct group *g = o->group;
+	const unsigned odd = choose(o->id, 6, 2);
+	unsigned has[2] = { 0 };
+
+	for (int i = 0; i < g->n; i++)
+		if (!(o->joined >> i & 1))
+			has[((unsigned)i + odd) % 2]++;
+	o->is_device = g->me >= 0 && ((unsigned)g->me + odd) % 2;
+	return has[0] && has[1];
+}
+
 /* An operation of any kind, or of KIND. */
 static void choose_operation(struct operation *o, berth_kind kind)
 {
@@ -176,7 +192,8 @@ static void choose_operation(struct operation *o, berth_kind kind)
 	if (o->kind == BERTH_REDUCESCATTER)
 		o->counting = (enum counting)choose(o->id, 5, 2);
 	o->is_device = with_devices && choose(o->id, 6, 2);
-	o->by_nccl = with_devices == BY_NCCL &&
+	o->mixed = with_devices && !choose(o->id, 7, 6) && mix_memories(o);
+	o->by_nccl = with_devices == BY_NCCL && !o->mixed &&
 		     (!reduces(o->kind) ||
 		      (has_nccl_type(o->type) && o->op < BERTH_BAND &&
 		       (is_float(o->type) || (o->prescale == 1 && o->postscale == 1))));

@@ -134,6 +134,17 @@ static struct request *take_pending(struct worker *w, size_t i)
 	return r;
 }
 
+/* All of a request goes by the host, if one operation of it does for its memories. */
+static void choose_way(struct request *r)
+{
+	bool mixed = false;
+
+	for (size_t i = 0; i < r->n; i++)
+		mixed |= r->op[i].mixed;
+	for (size_t i = 0; i < r->n; i++)
+		r->op[i].by_nccl &= !mixed;
+}
+
 static bool has_device(const struct request *r)
 {
 	for (size_t i = 0; i < r->n; i++)
