@@ -338,33 +338,20 @@ enum { NO_CALLBACK, CALLBACK, OVER };
 
 _Thread_local struct berth_request *request_calling;
 
-struct request_call {
-	struct berth_request *request;
-	bool is_there; /* afterwards */
-};
-
-static void request_call_then(void *ctx)
+/* In a thread of the caller's, or apart.  True: R is still there. */
+static bool request_call_back(struct berth_request *r)
 {
 	struct berth_request *before = request_calling;
-	struct request_call *c = ctx;
-	struct berth_request *r = c->request;
+	bool is_there;
 
 	comm_note_failure(r->rc, r->why);
 	request_calling = r;
 	callback_begin();
 	r->then(r->then_ctx, r->rc);
 	callback_end();
-	c->is_there = request_calling;
+	is_there = request_calling;
 	request_calling = before;
-}
-
-/* R's.  True: R is still there. */
-static bool request_call_back(struct berth_request *r)
-{
-	struct request_call c = { .request = r };
-
-	apart_call(request_call_then, &c);
-	return c.is_there;
+	return is_there;
 }
 
 berth_result request_then(struct berth_request *r,
@@ -386,12 +373,6 @@ berth_result request_then(struct berth_request *r,
 
 /* ---- the end of one ---- */
 
-void request_wake(struct request_wakes *wakes)
-{
-	while (wakes->n)
-		sleep_wake(wakes->word[--wakes->n]);
-}
-
 /* The request of STATE is done and may have been freed.  A thread that sleeps there
  * then is woken for nothing. */
 static void request_wake_later(struct request_wakes *wakes, _Atomic uint32_t *state)
@@ -411,12 +392,6 @@ static void request_is_over(struct berth_request *r, struct request_wakes *later
 	/* who waits for it may be in messages_wait() */
 	struct messages *m = r->nmessages ? s->world->messages : NULL;
 
-	if (atomic_exchange(&r->callback, OVER) == CALLBACK) {
-		if (later) /* it may take its time */
-			request_wake(later);
-		if (!request_call_back(r))
-			return;
-	}
 	if (atomic_exchange(&r->state, REQUEST_DONE) & REQUEST_SLEEPS)
 		request_wake_later(later, &r->state);
 	if (m)
@@ -425,6 +400,26 @@ static void request_is_over(struct berth_request *r, struct request_wakes *later
 		atomic_fetch_add(&request_completions.count, 1);
 		sleep_wake(&request_completions.count);
 	}
+}
+
+/* Requests that end together, from R on, each when its callback has returned. */
+static void request_call_all(void *first)
+{
+	struct berth_request *next;
+
+	for (struct berth_request *r = first; r; r = next) {
+		next = r->next;
+		if (request_call_back(r))
+			request_is_over(r, NULL);
+	}
+}
+
+void request_wake(struct request_wakes *wakes)
+{
+	while (wakes->n)
+		sleep_wake(wakes->word[--wakes->n]);
+	if (wakes->first) /* it may take its time */
+		apart_call(request_call_all, wakes->first);
 }
 
 void request_end(struct berth_request *r, berth_result rc, const struct failure *why,
@@ -436,8 +431,21 @@ void request_end(struct berth_request *r, berth_result rc, const struct failure 
 		if (r->why)
 			*r->why = *why;
 	}
-	if (atomic_fetch_sub(&r->parts, 1) == 1)
+	if (atomic_fetch_sub(&r->parts, 1) != 1)
+		return;
+	if (atomic_exchange(&r->callback, OVER) != CALLBACK) {
 		request_is_over(r, wakes);
+		return;
+	}
+	r->next = NULL;
+	if (!wakes)
+		apart_call(request_call_all, r);
+	else if (wakes->first)
+		wakes->last->next = r;
+	else
+		wakes->first = r;
+	if (wakes)
+		wakes->last = r;
 }
 
 void request_message_done(struct message *m, berth_result rc, const struct failure *why)

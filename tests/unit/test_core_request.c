@@ -121,6 +121,56 @@ START_TEST(parts)
 }
 END_TEST
 
+/* ---- callbacks ---- */
+
+struct called {
+	struct berth_request *r, *other; /* R: it ends it */
+	unsigned *calls, at;
+	bool other_was_done;
+};
+
+static void calls(void *ctx, berth_result rc)
+{
+	struct called *c = ctx;
+
+	c->at = ++*c->calls;
+	c->other_was_done = request_is_done(c->other);
+	if (c->r)
+		ck_assert_int_eq(request_free(c->r, &(struct failure){ 0 }), rc);
+}
+
+/* Of requests that end together, threads are woken first, then the callbacks called in
+ * order.  One of them ends its request. */
+START_TEST(callbacks)
+{
+	struct berth_set *s = make();
+	struct berth_request *r[] = { request(s, 1, 0), request(s, 1, 0),
+				      request(s, 1, 0) };
+	unsigned n = 0;
+	struct called called[] = { { .r = r[0], .other = r[2], .calls = &n },
+				   { .other = r[2], .calls = &n } };
+	struct request_wakes together = { .n = 0 };
+
+	for (unsigned i = 0; i < 2; i++)
+		ck_assert_int_eq(request_then(r[i], calls, &called[i]), BERTH_OK);
+	for (unsigned i = 0; i < 3; i++)
+		request_end(r[i], BERTH_OK, NULL, &together);
+	ck_assert_uint_eq(n, 0);
+	ck_assert(!request_is_done(r[1]));
+	ck_assert(request_is_done(r[2]));
+	request_wake(&together);
+	ck_assert_uint_eq(n, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(called[i].at, i + 1);
+		ck_assert(called[i].other_was_done);
+	}
+	ck_assert(request_is_done(r[1]));
+	for (unsigned i = 1; i < 3; i++)
+		ck_assert_int_eq(request_free(r[i], &(struct failure){ 0 }), BERTH_OK);
+	ck_assert_uint_eq(s->users, 1);
+}
+END_TEST
+
 /* ---- threads that sleep ---- */
 
 struct sleeper {
@@ -185,6 +235,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, words);
 	tcase_add_test(t, parts);
+	tcase_add_test(t, callbacks);
 	tcase_add_test(t, wakes);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
