@@ -220,7 +220,8 @@ struct shm_op {
 	uint64_t rounds;
 	size_t slot_bytes;
 	uint32_t slots;
-	bool stream; /* results go past the caches */
+	bool stream;  /* results go past the caches */
+	size_t piece; /* of C's pieces, the one that was found last */
 };
 
 static inline const unsigned char *shm_op_in(const struct shm_op *w, uint64_t element)

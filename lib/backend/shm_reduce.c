@@ -7,7 +7,7 @@
 /* Bytes at a time, if one loop does several things.  A result is copied on while it is
  * in the nearest cache.  Reads of memory and of another rank's cache overlap.  (128 MiB
  * between two ranks: 28.2 ms with pieces of 4 KiB, 23.6 with these.) */
-enum { PIECE_BYTES = 512 };
+enum { PIECE_BYTES = 512, PAST_BYTES = 64 /* of a store past the caches */ };
 
 /* One round of an operation. */
 struct round {
@@ -34,12 +34,22 @@ static inline uint64_t reduce_cut(const struct round *t, unsigned r, uint64_t fr
 	return least(least(t->part - from, t->len - *at), most);
 }
 
-/* The piece that has ELEMENT. */
-static const struct coll_piece *find_piece(const struct coll *c, uint64_t element)
+/* The end of piece I, in elements. */
+static inline uint64_t end_of_piece(const struct coll *c, size_t i)
 {
-	size_t low = 0, high = c->npieces;
+	return i + 1 < c->npieces ? c->piece[i + 1].at : c->count;
+}
 
-	while (high - low > 1) {
+/* The number of the piece that has ELEMENT: most often the one that was found last.
+ * (99 MiB in 161 pieces: 2 of 30 ms were searches.) */
+static inline size_t find_piece(struct shm_op *w, uint64_t element)
+{
+	const struct coll *c = w->c;
+	size_t low = w->piece, high = c->npieces;
+
+	if (c->piece[low].at <= element && element < end_of_piece(c, low))
+		return low;
+	for (low = 0; high - low > 1;) {
 		size_t middle = (low + high) / 2;
 
 		if (c->piece[middle].at <= element)
@@ -47,29 +57,30 @@ static const struct coll_piece *find_piece(const struct coll *c, uint64_t elemen
 		else
 			high = middle;
 	}
-	return &c->piece[low];
+	w->piece = low;
+	return low;
 }
 
 /* Sets *IN and *OUT to where the elements from ELEMENT on lie.  Returns how many of
  * them lie together, at most MOST. */
-static inline uint64_t shm_reduce_span(const struct shm_op *w, uint64_t element,
+static inline uint64_t shm_reduce_span(struct shm_op *w, uint64_t element,
 				       uint64_t most, const unsigned char **in,
 				       unsigned char **out)
 {
 	const struct coll *c = w->c;
 	const struct coll_piece *p;
-	uint64_t end;
+	size_t i;
 
 	if (!c->npieces) {
 		*in = shm_op_in(w, element);
 		*out = shm_op_out(w, element);
 		return most;
 	}
-	p = find_piece(c, element);
-	end = p + 1 < c->piece + c->npieces ? p[1].at : c->count;
+	i = find_piece(w, element);
+	p = &c->piece[i];
 	*in = (const unsigned char *)p->in + (element - p->at) * w->size;
 	*out = (unsigned char *)p->out + (element - p->at) * w->size;
-	return least(most, end - element);
+	return least(most, end_of_piece(c, i) - element);
 }
 
 static void reduce_stage(struct shm_op *w, const struct round *t, uint64_t from,
@@ -345,18 +356,41 @@ static berth_result pair_step(struct shm_op *w, uint64_t k)
 	return rc;
 }
 
+/* As pair_cut(), to the end of a cache line of OUT: what is stored past the caches has
+ * whole lines.  Arrays that lie together in a round cut lines otherwise, two for each
+ * piece. */
+static uint64_t pair_cut_lines(struct shm_op *w, uint64_t k, uint64_t from,
+			       uint64_t most)
+{
+	const uint64_t n = pair_cut(w, k, from, most);
+	const unsigned char *in;
+	unsigned char *out;
+	uint64_t beyond;
+
+	if (n < most)
+		return n;
+	shm_reduce_span(w, k * w->each + from + n - 1, 1, &in, &out);
+	beyond = ((uintptr_t)out + w->out_size) % PAST_BYTES / w->out_size;
+	return beyond < n ? n - beyond : n;
+}
+
 /* pair_step() for data that are not in the caches.  It goes piece by piece, so that
  * reads of memory and of the other's cache overlap. */
 static berth_result pair_step_mixed(struct shm_op *w, uint64_t k)
 {
 	const uint64_t most = PIECE_BYTES / w->size;
 	berth_result rc = k ? await_flags(w, w->s->staged, k - 1) : BERTH_OK;
+	uint64_t reduced = 0, n;
 
 	for (uint64_t at = 0; !rc && at < w->each; at += most) {
 		pair_stage(w, k, at, most);
-		if (k)
-			pair_reduce(w, k - 1, at, most);
+		n = k ? pair_cut_lines(w, k - 1, reduced, most) : 0;
+		if (n)
+			pair_reduce(w, k - 1, reduced, n);
+		reduced += n;
 	}
+	if (!rc && k)
+		pair_reduce(w, k - 1, reduced, w->each);
 	if (!rc && k < w->rounds)
 		reduce_say(w, w->s->staged, k);
 	return rc;
