@@ -142,9 +142,11 @@ static struct berth_set *make(void)
 	world.params.fusion_bytes = 1 << 20;
 	s->users = 1;
 	s->world = &world;
-	s->comm = (struct comm){
-		.world = &world, .members = &s->members, .back = &liars, .said = said
-	};
+	s->comm = (struct comm){ .world = &world,
+				 .members = &s->members,
+				 .back = &liars,
+				 .said = said,
+				 .hooks = &request_works };
 	engine_open(s);
 	ck_assert(queue_make_lists(s));
 	s->turn.served = 1; /* by no thread */
