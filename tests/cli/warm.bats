@@ -204,6 +204,7 @@ alike() { # STATUS [OPTION...] COMMAND...
 1 [] b''" ] || { cut -c 1-200 <<< "$output"; false; }
 	[ "$(imports)" = 1 ]
 	# nothing is lost if the process that should be warm is not
+	unset BERTH_QUIET # that is said
 	echo 'word = "own"' > colorsys.py
 	cat > job.py <<< 'import asks_for_another, counted, sys; print(len(sys.stdin.read()))'
 	run -0 --separate-stderr r --warm -np 1 "$PY" job.py < lines
@@ -728,6 +729,7 @@ module_set() { # VENV MODULES VERDICT TEXT [OPTION...] < CODE
 }
 
 @test "--check says what would be imported" {
+	unset BERTH_QUIET
 	cat > job.py <<< 'import counted, decimal, reads_rank'
 	run -0 env MARK="$T" timeout 30 "$RUNNER" --check --warm -x "MARK=$T" -np 2 "$PY" job.py
 	grep -qE '^ok +warm +[^ ]*: counted; reads_rank is left to the ranks: it reads LOCAL_RANK when it is imported$' <<< "$output"
