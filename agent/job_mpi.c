@@ -227,7 +227,7 @@ void agent_start_again(struct agent *a, const struct wire_start *m)
 {
 	for (size_t i = 0; i < a->ranks.n; i++)
 		if (a->ranks.v[i].rank == m->rank)
-			ranks_clear(&a->ranks, i, m->life);
+			ranks_clear(&a->ranks, i, m->life, m->joins);
 }
 
 void agent_settle(struct agent *a)

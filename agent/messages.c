@@ -204,6 +204,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_found:
 	case WIRE_event:
 	case WIRE_world:
+	case WIRE_wanted:
 	case WIRE_lost:
 	case WIRE_query:
 	case WIRE_missing:

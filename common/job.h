@@ -16,7 +16,7 @@ enum bind_to {
 enum share { SHARE_SOCKET, SHARE_HOME, SHARE_MACHINE };
 enum gpu_visible { VISIBLE_AUTO, VISIBLE_ONE, VISIBLE_NODE, VISIBLE_INHERIT };
 enum gpu_id { GPU_ID_INDEX, GPU_ID_UUID };
-enum replace { REPLACE_ALL, REPLACE_ALONE };
+enum replace { REPLACE_AUTO, REPLACE_ALONE, REPLACE_ALL };
 enum mpi { MPI_AUTO, MPI_PMIX, MPI_PMI1, MPI_NONE };
 enum horovod { HOROVOD_INSTALLED, HOROVOD_BERTH };
 /* Roles of ranks in the cluster of TF_CONFIG.  OUT: of those that are not in it. */
@@ -44,7 +44,7 @@ enum mpi_given { MPI_GIVE_PMI1 = 1, MPI_GIVE_PMIX = 2 };
 #define SHARE_NAMES "socket", "home", "machine"
 #define GPU_VISIBLE_NAMES "auto", "one", "node", "inherit"
 #define GPU_ID_NAMES "index", "uuid"
-#define REPLACE_NAMES "all", "alone"
+#define REPLACE_NAMES "auto", "alone", "all"
 #define MPI_NAMES "auto", "pmix", "pmi1", "none"
 #define HOROVOD_NAMES "installed", "berth"
 /* from TF_OUT on */

@@ -202,10 +202,21 @@ struct berth_world {
 	int rank, ranks;
 	int local_rank, local_size;
 	int cross_rank, cross_size;
-	/* 1: ranks are lost, and the next world waits for berth_change() */
-	int changed;
+	int changed; /* 0, or enum berth_changed: berth_change() is due */
 };
 berth_result berth_world(struct berth_world *world);
+
+enum berth_changed {
+	BERTH_RANKS_LOST = 1, /* ranks of this world have ended */
+	BERTH_RANKS_WAIT      /* ranks that are in no world yet wait for the next one */
+};
+
+/* CAN 1: this rank calls berth_change() when berth_world() says so, at the latest after
+ * BERTH_PEER_LOST.  0: it does not, as at the beginning.  It stays for later worlds.
+ * With runner's --restarts, if all ranks that run have said 1, a rank that fails starts
+ * again while the others go on: its berth_init() waits for the world that they change
+ * to next, in which it comes after them.  Without runner it does nothing. */
+berth_result berth_elastic(int can);
 
 /* "0.2.0" */
 const char *berth_version(void);

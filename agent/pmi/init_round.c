@@ -89,9 +89,8 @@ void init_round_host_map(struct server *s)
 static char *on_join(struct client *c, const struct boot_join *join)
 {
 	struct server *s = c->s;
-	const wire_u32v ranks = s->job->ranks;
+	const uint32_t local = local_of(s, join->rank);
 	struct member *m;
-	size_t local = 0;
 
 	if (join->version != BOOT_VERSION)
 		return xasprintf(
@@ -100,9 +99,7 @@ static char *on_join(struct client *c, const struct boot_join *join)
 	if (join->follows > BOOT_FOLLOWS || join->epoch >= BOOT_EPOCH_MOST)
 		return xasprintf("rank %u says what cannot be of its last world",
 				 join->rank);
-	while (local < ranks.n && ranks.v[local] != join->rank)
-		local++;
-	if (local == ranks.n)
+	if (local == s->job->ranks.n)
 		return xasprintf("rank %u is not on this host", join->rank);
 	m = &s->member[local];
 	if (m->client)
@@ -112,8 +109,8 @@ static char *on_join(struct client *c, const struct boot_join *join)
 				 join->rank);
 	if (m->ended)
 		return xasprintf("rank %u has ended", join->rank);
-	c->local = (uint32_t)local;
-	if (join->follows)
+	c->local = local;
+	if (join->follows || m->joins)
 		return next_world_wait(c, join->epoch);
 	c->round = init_round_add(s, m->init_round + 1);
 	if (!c->round)
@@ -200,26 +197,29 @@ static void end_fence(struct server *s, struct init_round *round)
 		if (m->state != MEMBER_IN_FENCE || m->round != round)
 			continue;
 		m->state = MEMBER_JOINED;
+		m->joins = false;
 		m->asks_missing = false; /* that was about the fence */
 		m->client->gets_fence_data = true;
 		client_flush(m->client);
 	}
 }
 
-/* The texts of all members, ranks in order if all of the job's are on this host. */
+/* The texts of ROUND's members: in the order of their world if this is the only host,
+ * else in that of the host's ranks. */
 static void add_texts(struct buf *out, const struct server *s,
 		      const struct init_round *round)
 {
 	const wire_u32v ranks = s->job->ranks;
-	uint32_t *order = xcalloc(ranks.n, sizeof *order);
+	uint32_t *order = xcalloc(ranks.n, sizeof *order), n = 0;
 
 	for (uint32_t i = 0; i < ranks.n; i++)
-		order[s->job->nodes == 1 ? ranks.v[i] : i] = i;
-	for (size_t i = 0; i < ranks.n; i++) {
+		if (s->member[i].round == round)
+			order[s->job->nodes == 1 ? init_round_place(round, ranks.v[i])
+						 : n++] = i;
+	for (size_t i = 0; i < round->local_size; i++) {
 		const char *text = s->member[order[i]].text;
 
-		if (s->member[order[i]].round == round)
-			buf_add(out, text, strlen(text) + 1);
+		buf_add(out, text, strlen(text) + 1);
 	}
 	free(order);
 }
@@ -240,6 +240,7 @@ static char *round_on_fence(struct client *c, const char *text, size_t n)
 	struct init_round *round = c->round;
 	struct member *m = client_member(c);
 	struct buf texts = { 0 };
+	wire_u32v ranks;
 
 	if (m->state != MEMBER_JOINING || c->waits_host_map ||
 	    memchr(text, '\0', n) != text + n - 1)
@@ -259,9 +260,9 @@ static char *round_on_fence(struct client *c, const char *text, size_t n)
 		return NULL;
 	}
 	add_texts(&texts, s, round);
-	exchange_give(s, EXCHANGE_INIT,
-		      (wire_u32v){ round->rank, round->rank ? round->size : 0 },
-		      round->number, EXCHANGE_WHOLE, &texts);
+	ranks = init_round_ranks(round);
+	exchange_give(s, EXCHANGE_INIT, ranks, round->number, EXCHANGE_WHOLE, &texts);
+	free((uint32_t *)(uintptr_t)ranks.v);
 	return NULL;
 }
 
@@ -321,10 +322,11 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 	struct member *m = client_member(c);
 	struct boot_join join;
 	uint64_t bytes;
+	uint32_t can;
 
 	if (c->is_known == (number == BOOT_JOIN) ||
 	    (c->is_known && !c->round && number != BOOT_MISSING_REQUEST &&
-	     number != BOOT_LEAVE))
+	     number != BOOT_ELASTIC && number != BOOT_LEAVE))
 		return xstrdup("an unexpected frame of libberth");
 	switch (number) {
 	case BOOT_JOIN:
@@ -343,6 +345,9 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		return op_records_stall(c, payload, n)
 			       ? xstrdup("not a report of a stall")
 			       : NULL;
+	case BOOT_ELASTIC:
+		memcpy(&can, payload, sizeof can);
+		return next_world_elastic(c, can);
 	default: /* BOOT_LEAVE */
 		if (m->state == MEMBER_JOINED) {
 			m->state = MEMBER_NOT_JOINED;

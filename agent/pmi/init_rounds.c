@@ -16,19 +16,18 @@ uint32_t init_round_rank(const struct init_round *round, uint32_t place)
 
 uint32_t init_round_place(const struct init_round *round, uint32_t rank)
 {
-	uint32_t low = 0, high = round->size;
+	return round->place ? round->place[rank] : rank;
+}
 
-	if (!round->rank)
-		return rank;
-	while (low < high) {
-		const uint32_t mid = (low + high) / 2;
+wire_u32v init_round_ranks(const struct init_round *round)
+{
+	uint32_t *v = xcalloc(round->size, sizeof *v);
+	wire_u32v ranks = { v, 0 };
 
-		if (round->rank[mid] < rank)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < round->size && round->rank[low] == rank ? low : round->size;
+	for (uint32_t i = 0; round->rank && ranks.n < round->size; i++)
+		if (round->place[i] < round->size)
+			v[ranks.n++] = i;
+	return ranks;
 }
 
 /* ---- rounds ---- */
@@ -61,6 +60,35 @@ struct init_round *init_round_add(struct server *s, uint32_t number)
 				      .memory = -1,
 				      .next = s->round };
 	s->round = round;
+	return round;
+}
+
+struct init_round *init_round_add_some(struct server *s, uint32_t number,
+				       const wire_u32v *ranks)
+{
+	const uint32_t np = s->job->np, n = (uint32_t)ranks->n;
+	uint32_t *place = xcalloc(np, sizeof *place);
+	struct init_round *round = NULL;
+	bool good = n && n <= np && !init_round_find(s, number);
+
+	for (uint32_t i = 0; i < np; i++)
+		place[i] = n;
+	for (uint32_t i = 0; good && i < n; i++) {
+		good = ranks->v[i] < np && place[ranks->v[i]] == n;
+		if (good)
+			place[ranks->v[i]] = i;
+	}
+	if (good)
+		round = init_round_add(s, number);
+	if (!round) {
+		free(place);
+		return NULL;
+	}
+	round->size = n;
+	round->local_size = 0;
+	round->rank = xcalloc(n, sizeof *round->rank);
+	memcpy(round->rank, ranks->v, n * sizeof *round->rank);
+	round->place = place;
 	return round;
 }
 
@@ -107,6 +135,15 @@ void init_round_mark(struct server *s, struct init_round *round)
 	}
 	if (n && n > atomic_load(&head->nlost))
 		atomic_store(&head->nlost, n);
+	if (head && s->wanted)
+		atomic_store(&head->wanted, 1);
+}
+
+void init_rounds_want(struct server *s)
+{
+	for (struct init_round *round = s->round; round; round = round->next)
+		if (round->head)
+			atomic_store(&round->head->wanted, 1);
 }
 
 /* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
@@ -146,6 +183,16 @@ void init_round_add_lost(struct server *s, struct lost_rank l)
 	if (i == s->nlost)
 		s->lost = xreallocarray(s->lost, ++s->nlost, sizeof *s->lost);
 	s->lost[i] = l;
+}
+
+void init_round_forget_lost(struct server *s, const struct init_round *round)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < s->nlost; i++)
+		if (init_round_place(round, s->lost[i].rank) == round->size)
+			s->lost[left++] = s->lost[i];
+	s->nlost = left;
 }
 
 void init_round_tell_lost(struct server *s)
@@ -189,6 +236,7 @@ bool init_rounds_settle(struct server *s)
 		buf_free(&round->texts);
 		buf_free(&round->fence_data);
 		free(round->rank);
+		free(round->place);
 		free(round);
 	}
 	return again;

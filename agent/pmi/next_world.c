@@ -1,4 +1,4 @@
-/* The world of the ranks that are left: berth_change(). */
+/* The worlds after the first: berth_change(), and ranks that start again. */
 #include "agent/pmi/server_internal.h"
 
 char *next_world_wait(struct client *c, uint32_t epoch)
@@ -41,32 +41,48 @@ static void begin_world(struct server *s, struct init_round *round, uint32_t loc
 
 void next_world_begin(struct server *s, const struct wire_world *w)
 {
-	const wire_u32v ours = s->job->ranks;
-	struct init_round *round = NULL;
-	uint32_t *in = xcalloc(ours.n, sizeof *in);
+	const size_t nlocal = s->job->ranks.n;
+	struct init_round *round;
 
 	/* the last operation of an ended rank is known until the others go on */
-	for (size_t i = 0; i < ours.n; i++)
+	for (size_t i = 0; i < nlocal; i++)
 		if (s->member[i].ended)
 			s->member[i].round = NULL;
 	init_rounds_settle(s);
-	if (w->ranks.n && wire_ascends(&w->ranks, s->job->np) &&
-	    !init_round_find(s, w->number))
-		round = init_round_add(s, w->number);
-	if (round) {
-		round->rank = xcalloc(w->ranks.n, sizeof *round->rank);
-		memcpy(round->rank, w->ranks.v, w->ranks.n * sizeof *round->rank);
-		round->size = (uint32_t)w->ranks.n;
-		round->local_size = 0;
-		for (uint32_t i = 0; i < ours.n; i++) {
-			in[i] = init_round_place(round, ours.v[i]) < round->size;
-			if (in[i])
-				s->member[i].place = round->local_size++;
-		}
-		for (uint32_t i = 0; i < ours.n; i++)
-			if (in[i])
-				begin_world(s, round, i);
-		init_round_tell_lost(s);
+	s->wanted = false;
+	round = init_round_add_some(s, w->number, &w->ranks);
+	if (!round)
+		return;
+	init_round_forget_lost(s, round);
+	for (uint32_t i = 0; i < round->size; i++) {
+		const uint32_t local = local_of(s, round->rank[i]);
+
+		if (local < nlocal)
+			s->member[local].place = round->local_size++;
 	}
-	free(in);
+	for (uint32_t i = 0; i < nlocal; i++)
+		if (init_round_place(round, s->job->ranks.v[i]) < round->size)
+			begin_world(s, round, i);
+	init_round_tell_lost(s);
+}
+
+char *next_world_elastic(struct client *c, uint32_t can)
+{
+	struct member *m = client_member(c);
+
+	if (can > 1)
+		return xasprintf("rank %u says what cannot be of its next world",
+				 client_rank(c));
+	if (m->is_elastic == can)
+		return NULL;
+	m->is_elastic = can;
+	wire_pack_elastic(c->s->out, &(struct wire_elastic){ c->s->job->epoch,
+							     client_rank(c), can });
+	return NULL;
+}
+
+void next_world_wanted(struct server *s)
+{
+	s->wanted = true;
+	init_rounds_want(s);
 }

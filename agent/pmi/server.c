@@ -223,6 +223,17 @@ const char *server_ended(struct server *s, size_t local, bool failed)
 	return why ? why : why_pmix;
 }
 
+void server_another_life(struct server *s, size_t local, bool joins)
+{
+	struct member *m = s ? &s->member[local] : NULL;
+
+	if (!m)
+		return;
+	m->ended = false;
+	m->joins = joins;
+	m->round = NULL;
+}
+
 void server_give(struct server *s, uint32_t given)
 {
 	if (!s || given & MPI_GIVE_PMI1)
@@ -266,6 +277,7 @@ int server_frame(struct server *s, const struct wire_frame *f, struct err *e)
 		TAKE(found, if (!pmi1_found(s->pmi1, &m)) pmix_pass_down(s->pmix, f))
 		TAKE(event, pmix_pass_down(s->pmix, f))
 		TAKE(world, next_world_begin(s, &m))
+		TAKE(wanted, next_world_wanted(s))
 		TAKE(lost, init_round_lost(s, &m))
 		TAKE(query, op_records_query(s))
 		TAKE(missing, op_records_missing(s, &m))

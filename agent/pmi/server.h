@@ -76,6 +76,9 @@ void server_said(struct server *s);
  * `exited` is sent.  FAILED: not with status 0.  Why it has failed also if its status
  * is 0, or NULL. */
 const char *server_ended(struct server *s, size_t local, bool failed);
+/* Local rank LOCAL, which has ended, starts again.  JOINS: it comes to the next world
+ * of the ranks that go on. */
+void server_another_life(struct server *s, size_t local, bool joins);
 /* *LOCAL is to be ended, and was not named before: it has called MPI_Abort, and waits;
  * or it cannot come out of MPI_Init, as one that it waits for there has ended. */
 bool server_ends(struct server *s, size_t *local);
@@ -84,7 +87,7 @@ bool server_ends(struct server *s, size_t *local);
 uint64_t server_aborted(const struct server *s, size_t local, int *code,
 			const char **text);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
- * lost, query, missing.  0, or -1 with E: the
+ * lost, world, wanted, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */
 int server_frame(struct server *s, const struct wire_frame *f, struct err *e);
 

@@ -40,6 +40,8 @@ struct member {
 	uint32_t place;           /* of those of this host in it */
 	enum member_state state;
 	bool ended;
+	bool is_elastic; /* it has said so */
+	bool joins; /* a later life, in no world yet: it comes to the others' next */
 	struct client *client; /* from JOINING to JOINED */
 	char *text;            /* of its last fence */
 	uint64_t stalled_ms;   /* when it last said that it waits */
@@ -49,7 +51,8 @@ struct member {
 /* The ranks' first, second, ... time in the library. */
 struct init_round {
 	uint32_t number;
-	uint32_t *rank; /* its ranks, ascending; NULL: all of the job */
+	uint32_t *rank;  /* rank[place], of the job; NULL: all of the job, in order */
+	uint32_t *place; /* the way back: place[rank]; SIZE: it is not in it */
 	uint32_t size, local_size;
 	size_t in_fence;       /* members */
 	struct buf texts;      /* of all hosts, as they come */
@@ -81,6 +84,7 @@ struct server {
 	struct init_round *round;
 	struct lost_rank *lost;
 	size_t nlost;
+	bool wanted;       /* ranks wait for the next world */
 	struct pmi1 *pmi1; /* NULL: ranks get none */
 	struct pmix *pmix; /* the same */
 	bool host_map_requested;
@@ -177,6 +181,16 @@ static inline uint32_t client_rank(const struct client *c)
 	return c->s->job->ranks.v[c->local];
 }
 
+/* The local number of RANK of the job, or how many there are. */
+static inline uint32_t local_of(const struct server *s, uint32_t rank)
+{
+	uint32_t local = 0;
+
+	while (local < s->job->ranks.n && s->job->ranks.v[local] != rank)
+		local++;
+	return local;
+}
+
 static inline struct member *client_member(const struct client *c)
 {
 	return &c->s->member[c->local];
@@ -192,9 +206,19 @@ uint32_t init_round_rank(const struct init_round *round, uint32_t place);
  * too many. */
 struct init_round *init_round_find(const struct server *s, uint32_t number);
 struct init_round *init_round_add(struct server *s, uint32_t number);
+/* A new round of these RANKS of the job in their order, LOCAL_SIZE 0; NULL also if two
+ * are alike, one is none, or there is such a round. */
+struct init_round *init_round_add_some(struct server *s, uint32_t number,
+				       const wire_u32v *ranks);
+/* Ranks of ROUND, ascending, as `exchange` of wire.def has them.  Callers free it. */
+wire_u32v init_round_ranks(const struct init_round *round);
 /* L is lost, and then: the ranks of this host are told. */
 void init_round_add_lost(struct server *s, struct lost_rank l);
 void init_round_tell_lost(struct server *s);
+/* ROUND, of some ranks, begins: earlier losses are of their last lives, or worlds. */
+void init_round_forget_lost(struct server *s, const struct init_round *round);
+/* Ranks of this host read in their memory that others wait for their next world. */
+void init_rounds_want(struct server *s);
 /* C's rank gets its world; the host map is known. */
 void init_round_send_world(struct client *c);
 /* Lost ranks of ROUND in its memory; or a later call does it. */
@@ -212,6 +236,9 @@ void init_rounds_free(struct server *s);
 char *next_world_wait(struct client *c, uint32_t epoch);
 /* All that are left wait for it. */
 void next_world_begin(struct server *s, const struct wire_world *w);
+/* C's rank says whether it changes its world when that is due. */
+char *next_world_elastic(struct client *c, uint32_t can);
+void next_world_wanted(struct server *s);
 
 /* ---- op_records.c ---- */
 

@@ -362,7 +362,7 @@ void ranks_reap(struct ranks *r)
 
 /* ---- another life ---- */
 
-void ranks_clear(struct ranks *r, size_t local, uint32_t life)
+void ranks_clear(struct ranks *r, size_t local, uint32_t life, bool joins)
 {
 	struct rank *one = &r->v[local];
 
@@ -370,6 +370,7 @@ void ranks_clear(struct ranks *r, size_t local, uint32_t life)
 		return;
 	one->state = RANK_CLEARING;
 	one->life = life;
+	server_another_life(r->server, local, joins);
 	one->looks = 0;
 	one->killed = false;
 }

@@ -100,8 +100,9 @@ bool ranks_wait(const struct ranks *r);
 /* Local rank LOCAL can't be started: E.  Sends `exited`. */
 void ranks_fail(struct ranks *r, size_t local, const struct err *e);
 
-/* Local rank LOCAL, which has exited, is to start again, for life LIFE. */
-void ranks_clear(struct ranks *r, size_t local, uint32_t life);
+/* Local rank LOCAL, which has exited, is to start again, for life LIFE.  JOINS: it
+ * comes to the next world of those that go on. */
+void ranks_clear(struct ranks *r, size_t local, uint32_t life, bool joins);
 /* A local rank that starts again and of whose last life nothing is left; or -1.  To be
  * called after each turn of the loop: it goes on with those that are cleared. */
 long ranks_cleared(struct ranks *r);

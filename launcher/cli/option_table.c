@@ -255,16 +255,21 @@ const struct option option_table[] = {
 		  "first. They start on the same hosts; a lost host is left out if the others have "
 		  "enough slots. Each start has a new MASTER_PORT, and TORCHELASTIC_RESTART_COUNT "
 		  "counts the restarts. Input that was read from stdin is not read again. A program "
-		  "that cannot be executed, a time limit or a signal still ends the job." },
-	{ "--replace", "all|alone", TOPIC_ending, 0,
+		  "that cannot be executed, a time limit or a signal still ends the job. --replace "
+		  "says when only the rank that failed starts again." },
+	{ "--replace", "auto|alone|all", TOPIC_ending, 0,
 	  "replace", "BERTH_REPLACE", CHOICE(lives.replace, replace_names),
-	  .help = "what a restart starts: all ranks, or the failed one",
-	  .text = "Choose what --restarts starts again. all, the default: all ranks. alone: only the "
-		  "rank that failed, in its place, as soon as nothing of it is left there; the other "
-		  "ranks are not told. It is for programs whose processes find each other again "
-		  "themselves: servers, workers of a queue, torchft. MASTER_PORT stays, and "
-		  "TORCHELASTIC_RESTART_COUNT counts the starts of that rank. Ranks of MPI and of "
-		  "libberth can't be started alone: there, and if a host is lost, it means all." },
+	  .help = "what a restart starts: the failed rank, or all",
+	  .text = "Choose what --restarts starts again. auto, the default: only the rank that failed, "
+		  "if all others have said that they go on without it (berth_elastic(3), "
+		  "hvd.elastic.run); else all ranks. It starts in its place, as soon as nothing of it "
+		  "is left there, and joins the others when they change their world next. alone: only "
+		  "the rank that failed, and the others are not told. This is for programs whose "
+		  "processes find each other again themselves: servers, workers of a queue, torchft. "
+		  "all: all ranks. MASTER_PORT stays if one rank starts again, and "
+		  "TORCHELASTIC_RESTART_COUNT counts its starts. Ranks of MPI, and those of libberth "
+		  "that have not said so, can't be started alone: then, and if a host is lost, all "
+		  "ranks start again." },
 	{ "--warm", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "warm", "BERTH_WARM", SWITCH(lives.warm),
 	  .help = "start Python ranks from one with its imports done",

@@ -24,12 +24,24 @@ struct member {
 	uint32_t lost_round, lost_rank; /* the last round that it lost a rank in */
 };
 
+/* One rank. */
+struct standing {
+	bool waits;      /* for the next world */
+	bool is_elastic; /* it changes its world when that is due; its newcomers, too */
+	bool is_newcomer; /* it starts again, and has been in no world */
+};
+
 struct fence {
 	struct epoch epoch;
 	struct exchanges *exchanges;
+	void (*back)(void *ctx, uint32_t rank, uint32_t ranks);
+	void *ctx;
 	struct member *host;
-	bool *waits;             /* of each rank: for the next world */
-	uint32_t nwaits, number; /* how many; the largest of their last worlds */
+	struct standing *rank;
+	uint32_t *order, norder; /* the ranks of the last world, as they are numbered */
+	uint32_t nwaits, number; /* how many wait; the largest of their last worlds */
+	uint32_t newcomers;      /* how many have not ended */
+	bool wanted;             /* the hosts were told that newcomers wait */
 	bool any_lost;           /* a rank has ended, or is lost to a round */
 	uint32_t suspect;        /* the host that lost one last */
 	struct loss *loss;       /* that the hosts have not been told */
@@ -43,7 +55,8 @@ void fence_free(struct fence *f)
 		return;
 	event_free(f->losses);
 	free(f->loss);
-	free(f->waits);
+	free(f->rank);
+	free(f->order);
 	free(f->host);
 	free(f);
 }
@@ -74,23 +87,69 @@ static bool is_left(const struct fence *f, uint32_t rank)
 	       f->epoch.agents->host[f->epoch.plan->rank[rank].host].state == HOST_UP;
 }
 
-/* If all ranks that are left wait for it, the hosts are told. */
+/* Has a rank ended as it should?  Then the work is about to be over. */
+static bool any_is_done(const struct fence *f)
+{
+	for (uint32_t i = 0; i < f->epoch.plan->np; i++)
+		if (epoch_has_ended(&f->epoch, i) &&
+		    f->epoch.rank[i].ending.fate == FATE_OK)
+			return true;
+	return false;
+}
+
+/* Do all wait that the next world waits for?  Newcomers are waited for by each other
+ * alone: what they import first would hold the others up. */
+static bool all_wait(const struct fence *f)
+{
+	uint32_t survivors = 0, late = 0, late_newcomers = 0;
+
+	for (uint32_t i = 0; i < f->epoch.plan->np; i++) {
+		const struct standing *r = &f->rank[i];
+
+		if (!is_left(f, i))
+			continue;
+		survivors += !r->is_newcomer;
+		late += !r->is_newcomer && !r->waits;
+		late_newcomers += r->is_newcomer && !r->waits;
+	}
+	if (survivors)
+		return f->nwaits && !late;
+	/* where the work is over, newcomers would begin it anew */
+	return f->nwaits && !late_newcomers && !any_is_done(f);
+}
+
+/* The ranks of the next world in its order: those of the last one first, as they were
+ * numbered there, since rank 0 has the state that newcomers need. */
+static uint32_t order_next(const struct fence *f, uint32_t *next)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < f->norder; i++) {
+		const struct standing *r = &f->rank[f->order[i]];
+
+		if (r->waits && !r->is_newcomer && is_left(f, f->order[i]))
+			next[n++] = f->order[i];
+	}
+	for (uint32_t i = 0; i < f->epoch.plan->np; i++)
+		if (f->rank[i].waits && f->rank[i].is_newcomer && is_left(f, i))
+			next[n++] = i;
+	return n;
+}
+
+/* If all ranks that are due wait for it, the hosts are told. */
 static void begin_world(struct fence *f)
 {
-	const struct plan *plan = f->epoch.plan;
 	struct wire_world m = { .epoch = f->epoch.number, .number = f->number + 1 };
-	uint32_t *ranks;
+	uint32_t *next;
 
-	if (!f->nwaits)
+	if (!all_wait(f))
 		return;
-	for (uint32_t i = 0; i < plan->np; i++)
-		if (!f->waits[i] && is_left(f, i))
-			return;
-	ranks = xcalloc(plan->np, sizeof *ranks);
-	for (uint32_t i = 0; i < plan->np; i++)
-		if (f->waits[i] && is_left(f, i))
-			ranks[m.ranks.n++] = i;
-	m.ranks.v = ranks;
+	next = xcalloc(f->epoch.plan->np, sizeof *next);
+	m.ranks = (wire_u32v){ next, order_next(f, next) };
+	if (!m.ranks.n) { /* those that wait are lost */
+		free(next);
+		return;
+	}
 	for (uint32_t i = 0; i < f->epoch.agents->n; i++) {
 		struct host *h = &f->epoch.agents->host[i];
 
@@ -98,22 +157,100 @@ static void begin_world(struct fence *f)
 			continue;
 		AGENTS_SEND(h, world, &m);
 	}
-	memset(f->waits, 0, plan->np * sizeof *f->waits);
+	for (uint32_t i = 0; i < f->epoch.plan->np; i++)
+		f->rank[i].waits = false;
 	f->nwaits = 0;
-	free(ranks);
+	f->wanted = false;
+	free(f->order);
+	f->order = next;
+	f->norder = (uint32_t)m.ranks.n;
+	for (uint32_t i = 0; i < f->norder; i++)
+		if (f->rank[next[i]].is_newcomer) {
+			f->rank[next[i]].is_newcomer = false;
+			f->newcomers--;
+			f->back(f->ctx, next[i], f->norder);
+		}
+}
+
+/* A newcomer waits, and the others have not been told that one does. */
+static void want_world(struct fence *f)
+{
+	const struct wire_wanted m = { f->epoch.number };
+
+	if (f->wanted)
+		return;
+	f->wanted = true;
+	for (uint32_t i = 0; i < f->epoch.agents->n; i++) {
+		struct host *h = &f->epoch.agents->host[i];
+
+		if (!epoch_reaches(&f->epoch, i))
+			continue;
+		AGENTS_SEND(h, wanted, &m);
+	}
 }
 
 const char *fence_change(struct fence *f, const struct host *h,
 			 const struct wire_change *m)
 {
+	struct standing *r;
+
 	if (!f || !epoch_has_rank(&f->epoch, h, m->rank) || m->number >= INT32_MAX)
 		return "'change' message out of turn";
-	f->nwaits += !f->waits[m->rank];
-	f->waits[m->rank] = true;
+	r = &f->rank[m->rank];
+	f->nwaits += !r->waits;
+	r->waits = true;
 	if (m->number > f->number)
 		f->number = m->number;
 	begin_world(f);
+	if (r->waits && r->is_newcomer)
+		want_world(f);
 	return NULL;
+}
+
+const char *fence_elastic(struct fence *f, const struct host *h,
+			  const struct wire_elastic *m)
+{
+	if (!f || !epoch_has_rank(&f->epoch, h, m->rank) || m->can > 1)
+		return "'elastic' message out of turn";
+	f->rank[m->rank].is_elastic = m->can;
+	return NULL;
+}
+
+static void stop_waiting(struct fence *f, uint32_t rank)
+{
+	f->nwaits -= f->rank[rank].waits;
+	f->rank[rank].waits = false;
+}
+
+bool fence_can_replace(const struct fence *f, uint32_t rank)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; f && i < f->epoch.plan->np; i++) {
+		any |= f->rank[i].is_elastic;
+		if (i != rank && !epoch_has_ended(&f->epoch, i) &&
+		    !f->rank[i].is_elastic)
+			return false;
+	}
+	return any && !any_is_done(f);
+}
+
+void fence_rank_again(struct fence *f, uint32_t rank)
+{
+	stop_waiting(f, rank);
+	f->newcomers += !f->rank[rank].is_newcomer;
+	f->rank[rank].is_newcomer = true;
+	begin_world(f);
+}
+
+bool fence_is_newcomer(const struct fence *f, uint32_t rank)
+{
+	return f && f->rank[rank].is_newcomer;
+}
+
+bool fence_has_newcomer(const struct fence *f)
+{
+	return f && f->newcomers;
 }
 
 /* ---- losses ---- */
@@ -232,9 +369,8 @@ const char *fence_lost(struct fence *f, const struct host *h, const struct wire_
 	for (size_t i = 0; i < m->ranks.n; i++)
 		if (!epoch_has_rank(&f->epoch, h, m->ranks.v[i]))
 			return "message about a rank of another host";
-	if (m->ranks.n == 1 && f->waits[m->ranks.v[0]]) { /* for the next world */
-		f->waits[m->ranks.v[0]] = false;
-		f->nwaits--;
+	if (m->ranks.n == 1 && f->rank[m->ranks.v[0]].waits) { /* for the next world */
+		stop_waiting(f, m->ranks.v[0]);
 		return NULL;
 	}
 	if (!m->init_round)
@@ -263,6 +399,9 @@ void fence_rank_ended(struct fence *f, uint32_t rank)
 
 	if (!f)
 		return;
+	stop_waiting(f, rank);
+	f->newcomers -= f->rank[rank].is_newcomer;
+	f->rank[rank].is_newcomer = false;
 	f->suspect = f->epoch.plan->rank[rank].host;
 	member = &f->host[f->suspect];
 	member->nended++;
@@ -337,7 +476,9 @@ static const char *fence_gave(void *fence, uint32_t host, const struct exchange 
 		       : "other texts than ranks";
 }
 
-struct fence *fence_open(const struct epoch *e, struct exchanges *x)
+struct fence *fence_open(const struct epoch *e, struct exchanges *x,
+			 void (*back)(void *ctx, uint32_t rank, uint32_t ranks),
+			 void *ctx)
 {
 	struct fence *f = xcalloc(1, sizeof *f);
 
@@ -345,7 +486,13 @@ struct fence *fence_open(const struct epoch *e, struct exchanges *x)
 	f->exchanges = x;
 	f->losses = event_new(e->base, -1, 0, on_losses, f);
 	f->host = xcalloc(e->agents->n, sizeof *f->host);
-	f->waits = xcalloc(e->plan->np, sizeof *f->waits);
+	f->back = back;
+	f->ctx = ctx;
+	f->rank = xcalloc(e->plan->np, sizeof *f->rank);
+	f->order = xcalloc(e->plan->np, sizeof *f->order);
+	f->norder = e->plan->np;
+	for (uint32_t i = 0; i < f->norder; i++)
+		f->order[i] = i;
 	exchanges_of_init(x, &(struct exchange_policy){ f, fence_takes, fence_gave,
 							is_refused_by_any });
 	return f;

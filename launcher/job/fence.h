@@ -3,7 +3,9 @@
  * (wire.def), and news of losses.
  *
  * A rank that is to be in the next world waits until all that are left do; then it
- * begins, with an init round of its own number.
+ * begins, with an init round of its own number.  A rank that starts again while others
+ * go on is a newcomer: the others do not wait for it.  They are told once it waits, and
+ * it is in the world that they change to then, after them.
  *
  * A round ends when each host in use has sent the texts of its ranks, or when a rank is
  * known not to come: then the hosts in the fence are told which rank that is.  Only
@@ -16,8 +18,11 @@
 
 struct fence;
 
-/* For acts.c: the fence of epoch E, whose exchanges are X. */
-struct fence *fence_open(const struct epoch *e, struct exchanges *x);
+/* For acts.c: the fence of epoch E, whose exchanges are X.  BACK is called for a
+ * newcomer whose first world begins, of RANKS. */
+struct fence *fence_open(const struct epoch *e, struct exchanges *x,
+			 void (*back)(void *ctx, uint32_t rank, uint32_t ranks),
+			 void *ctx);
 void fence_free(struct fence *f); /* takes NULL */
 
 /* H's ranks use the library.  True: this is new, and H has no host map yet. */
@@ -32,6 +37,19 @@ const char *fence_change(struct fence *f, const struct host *h,
 			 const struct wire_change *m);
 const char *fence_lost(struct fence *f, const struct host *h,
 		       const struct wire_lost *m);
+
+const char *fence_elastic(struct fence *f, const struct host *h,
+			  const struct wire_elastic *m);
+
+/* May RANK, which has failed, start again while the others go on?  All others that
+ * are left have said that they change their world then, and none has ended well: the
+ * work is not about to be over.  Takes NULL. */
+bool fence_can_replace(const struct fence *f, uint32_t rank);
+/* It does so.  All that its agent knew of its last life came before. */
+void fence_rank_again(struct fence *f, uint32_t rank);
+/* RANK, or some rank, is a newcomer, and has been in no world.  Take NULL. */
+bool fence_is_newcomer(const struct fence *f, uint32_t rank);
+bool fence_has_newcomer(const struct fence *f);
 
 /* A rank has ended.  All that its agent knew came before. */
 void fence_rank_ended(struct fence *f, uint32_t rank);

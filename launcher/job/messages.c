@@ -296,7 +296,9 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	r->late = at >= RUN_STOPPED || dismissed;
 	j->ended++;
 	j->failed += fate > FATE_OK && !dismissed;
-	if (j->phase == JOB_RUN && !job_serves(j, rank))
+	if (j->phase == JOB_RUN && fence_has_newcomer(j->serves.fence))
+		phase_await(j); /* the others may not be */
+	else if (j->phase == JOB_RUN && !job_serves(j, rank))
 		j->awaited--;
 	log_end(j, h, rank);
 	if (fate != FATE_LOST)
@@ -325,6 +327,7 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	struct rank *r = &j->rank[rank];
 	struct wire_start m = { .epoch = j->epoch, .mpi = mpi_given(j), .rank = rank };
 
+	m.joins = fence_can_replace(j->serves.fence, rank);
 	log_end(j, h, rank);
 	exchange_rank_ended(j->serves.exchanges, rank);
 	names_rank_ended(j->serves.names, rank);
@@ -337,12 +340,28 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	free(r->hint);
 	r->bound = r->text = r->hint = NULL;
 	m.life = ++r->starts + 1;
+	r->again_ms = clock_ms();
 	j->unstarted++;
 	events_begin(j->events, "rank starts again");
 	events_number(j->events, "rank", rank);
 	events_number(j->events, "life", m.life);
 	events_end(j->events);
 	AGENTS_SEND(h, start, &m);
+	if (m.joins)
+		fence_rank_again(j->serves.fence, rank);
+}
+
+void messages_back(void *job, uint32_t rank, uint32_t ranks)
+{
+	struct job *j = job;
+
+	phase_await(j);
+	report_back(j, rank, ranks);
+	events_begin(j->events, "rank is back");
+	events_number(j->events, "rank", rank);
+	events_number(j->events, "life", j->rank[rank].starts + 1);
+	events_number(j->events, "ranks", ranks);
+	events_end(j->events);
 }
 
 static const char *messages_on_exited(struct job *j, struct host *h,
@@ -471,6 +490,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(lookup, names_lookup(j->serves.names, h, &m))
 		TAKE_JOB(unpublish, names_unpublish(j->serves.names, h, &m))
 		TAKE_JOB(event, names_event(j->serves.names, h, &m))
+		TAKE_JOB(elastic, fence_elastic(j->serves.fence, h, &m))
 		TAKE_JOB(change, fence_change(j->serves.fence, h, &m))
 		TAKE_JOB(lost, fence_lost(j->serves.fence, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
@@ -494,7 +514,8 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_rank_op || type == WIRE_query_done ||
 	       type == WIRE_missing_request || type == WIRE_modex_request ||
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
-	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change;
+	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
+	       type == WIRE_elastic;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

@@ -18,6 +18,9 @@ void messages_signal(struct job *j, int signo, bool tree);
 /* RANK ended in order, and others of JOB wait for it: it has failed. */
 void messages_missed(void *job, uint32_t rank);
 
+/* RANK of JOB, which started again, is in a world of RANKS of libberth. */
+void messages_back(void *job, uint32_t rank, uint32_t ranks);
+
 /* N bytes of output have left runner that came from JOB's HOST: it may send as many
  * more.  Credits go back in quarters of the window: often enough to keep the host
  * writing, seldom enough to cost nothing. */

@@ -193,13 +193,18 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
 {
 	const struct rank *r = &j->rank[rank];
+	const enum replace how = j->request->lives.replace;
+	/* With --replace alone, if no rank uses libberth, the others need not know. */
+	const bool alone = how == REPLACE_ALONE && !fence_is_used(j->serves.fence) &&
+			   !*rank_status_last(j->serves.status, rank);
 
-	return j->request->lives.replace == REPLACE_ALONE && j->phase == JOB_RUN &&
+	return how != REPLACE_ALL &&
+	       (alone || fence_can_replace(j->serves.fence, rank)) &&
+	       j->phase == JOB_RUN &&
 	       (r->ending.fate == FATE_EXIT || r->ending.fate == FATE_SIGNAL ||
 		r->ending.fate == FATE_OOM) &&
 	       !r->dismissed && !j->failed && !j->grace_signo && !j->timed_out &&
-	       !j->unread && j->err.id == ERR_NONE && !fence_is_used(j->serves.fence) &&
-	       !*rank_status_last(j->serves.status, rank) &&
+	       !j->unread && j->err.id == ERR_NONE &&
 	       has_restart(&j->request->lives, &j->account, now_ms);
 }
 
@@ -272,8 +277,13 @@ void phase_await(struct job *j)
 	j->awaited = j->phase == JOB_RUN     ? j->plan.np - j->ended
 		     : j->phase == JOB_CLOSE ? j->cleanup.running
 					     : 0;
+	/* Once ranks have ended well, the work is over, and a newcomer that was in no
+	 * world has none. */
 	for (uint32_t i = 0; j->phase == JOB_RUN && i < j->plan.np; i++)
-		j->awaited -= j->rank[i].state != RANK_ENDED && job_serves(j, i);
+		j->awaited -=
+			j->rank[i].state != RANK_ENDED &&
+			(job_serves(j, i) || (j->ended > j->failed &&
+					      fence_is_newcomer(j->serves.fence, i)));
 	for (size_t i = 0; i < j->agents.n; i++)
 		j->awaited += phase_awaits(j, i);
 }

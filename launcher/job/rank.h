@@ -11,7 +11,8 @@ enum rank_state { RANK_WAITING, RANK_STARTING, RANK_RUNNING, RANK_ENDED };
 struct rank {
 	enum rank_state state;
 	uint32_t pid;
-	uint32_t starts; /* in this epoch, after the first */
+	uint32_t starts;   /* in this epoch, after the first */
+	uint64_t again_ms; /* clock_ms() of the last of these */
 	struct ending ending;
 	bool late;      /* it ended after its agent had been told to stop: no cause */
 	bool dismissed; /* all that it served have ended: its end is no failure */

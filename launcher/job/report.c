@@ -444,6 +444,17 @@ void report_replaced(struct job *j, uint32_t rank)
 	str_free(&out);
 }
 
+void report_back(struct job *j, uint32_t rank, uint32_t ranks)
+{
+	const uint64_t ms = clock_ms() - j->rank[rank].again_ms;
+
+	if (j->request->verbosity >= 0)
+		report_note(j, "runner: rank %u is back after %llu.%llu s: %u rank%s",
+			    rank, (unsigned long long)ms / 1000,
+			    (unsigned long long)ms / 100 % 10, ranks,
+			    str_plural(ranks));
+}
+
 /* ---- --summary ---- */
 
 /* Why the job ends, in the order of phase_status(); "" for no reason. */

@@ -14,6 +14,8 @@ void report_add_budget(struct str *out, const struct job *j);
 void report_restart(struct job *j);
 /* RANK has failed, and it alone starts again. */
 void report_replaced(struct job *j, uint32_t rank);
+/* It is in a world of RANKS of libberth. */
+void report_back(struct job *j, uint32_t rank, uint32_t ranks);
 /* One line (or several) to stderr. */
 void report_note(struct job *j, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -78,6 +78,9 @@ struct boot {
 	 * how many; 0: not known.  Any thread may call it.  It waits 1.5 s at most.
 	 * NULL: it is not possible. */
 	size_t (*missing_ranks)(void *state, unsigned *rank, size_t most);
+	/* Tells the launcher whether this rank calls berth_change() when that is due.
+	 * It does not wait.  NULL: that changes nothing. */
+	void (*elastic)(void *state, bool can);
 	void (*leave)(void *state);
 	/* NULL, or why only the first world can be joined in place: for
 	 * berth_change(). */

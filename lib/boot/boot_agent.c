@@ -550,6 +550,14 @@ static size_t agent_behind(void *state, unsigned *rank, size_t most)
 	return n;
 }
 
+static void agent_elastic(void *state, bool can)
+{
+	const struct agent *a = state;
+	char why[BOOT_WHY_BYTES]; /* a later call meets it again */
+
+	put_frame(a->fd, BOOT_ELASTIC, &(uint32_t){ can }, sizeof(uint32_t), why);
+}
+
 /* Waits until the agent has closed.  The agent must not take a joining that follows for
  * a second one. */
 static void agent_leave(void *state)
@@ -576,5 +584,6 @@ const struct boot boot_agent = {
 	.fence = agent_fence,
 	.stall = agent_stall,
 	.missing_ranks = agent_behind,
+	.elastic = agent_elastic,
 	.leave = agent_leave,
 };

@@ -164,6 +164,8 @@ static berth_result api_begin(const struct berth_config *config, bool changes)
 	is_child = false;
 	has_left = false;
 	kept.epoch = api_world.who.epoch;
+	if (kept.is_elastic)
+		world_say_elastic(&api_world, true);
 	all->slot = &handle_of_all;
 	set_numbers(&api_world.who);
 	handle_open_all(all);
@@ -179,10 +181,14 @@ berth_result berth_init(const struct berth_config *config)
 		return BERTH_STATE;
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&beginning);
-	if (!times_begun)
-		rc = api_begin(config, false);
-	else if (has_left)
+	if (!times_begun) {
+		/* a rank that starts again joins a world that others may be lost to */
+		do
+			rc = api_begin(config, false);
+		while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
+	} else if (has_left) {
 		rc = api_wrong(BERTH_STATE, without_world);
+	}
 	times_begun += !rc;
 	pthread_mutex_unlock(&beginning);
 	return rc;
@@ -211,6 +217,25 @@ berth_result berth_change(const struct berth_config *config)
 	return rc;
 }
 
+berth_result berth_elastic(int can)
+{
+	berth_result rc = api_may_wait();
+
+	if (!rc && can != 0 && can != 1)
+		rc = api_wrong(BERTH_INVALID, "berth_elastic() takes 0 or 1");
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&beginning);
+	if (!times_begun)
+		rc = api_too_late(NULL);
+	else
+		kept.is_elastic = can;
+	if (!rc && !has_left)
+		world_say_elastic(&api_world, can);
+	pthread_mutex_unlock(&beginning);
+	return rc;
+}
+
 berth_result berth_shutdown(void)
 {
 	berth_result rc = api_may_wait();
@@ -221,6 +246,9 @@ berth_result berth_shutdown(void)
 	if (!times_begun) {
 		rc = api_wrong(BERTH_STATE, "berth_shutdown() without berth_init()");
 	} else if (!--times_begun) {
+		if (kept.is_elastic && !has_left)
+			world_say_elastic(&api_world, false);
+		kept.is_elastic = false;
 		api_end(false);
 		has_left = false;
 		/* memory of earlier worlds, which berth_free() knows no more */
@@ -259,7 +287,7 @@ berth_result berth_world(struct berth_world *w)
 		.local_size = number[LOCAL_SIZE],
 		.cross_rank = number[CROSS_RANK],
 		.cross_size = number[CROSS_SIZE],
-		.changed = all && world_has_lost(all->world),
+		.changed = all ? world_changed(all->world) : 0,
 	};
 	const bool known = all || (is_child && now.rank >= 0);
 

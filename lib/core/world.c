@@ -8,7 +8,18 @@ bool world_is_lost(const struct world *w, unsigned rank)
 			      local == WORLD_NOT_HERE ? -1 : (int)local);
 }
 
-bool world_has_lost(const struct world *w)
+int world_changed(const struct world *w)
 {
-	return atomic_load_explicit(&w->memory.head->nlost, memory_order_relaxed);
+	const struct boot_memory *m = w->memory.head;
+
+	if (atomic_load_explicit(&m->nlost, memory_order_relaxed))
+		return BERTH_RANKS_LOST;
+	return atomic_load_explicit(&m->wanted, memory_order_relaxed) ? BERTH_RANKS_WAIT
+								      : 0;
+}
+
+void world_say_elastic(const struct world *w, bool can)
+{
+	if (w->boot->elastic)
+		w->boot->elastic(w->boot_state, can);
 }

@@ -15,6 +15,7 @@
 struct world_kept {
 	uint64_t epoch;     /* of the last one; 0: there was none */
 	int64_t timeout_ms; /* as the caller gave it; 0: not */
+	bool is_elastic;    /* berth_elastic() */
 	struct berth_metrics past;
 };
 
@@ -45,7 +46,9 @@ struct world {
 
 /* Has RANK ended without having left the job? */
 bool world_is_lost(const struct world *w, unsigned rank);
-/* Is a rank known to have ended, so that the next world waits for berth_change()? */
-bool world_has_lost(const struct world *w);
+/* 0, or enum berth_changed: what the next world waits for. */
+int world_changed(const struct world *w);
+/* The launcher hears whether this rank calls berth_change() when that is due. */
+void world_say_elastic(const struct world *w, bool can);
 
 #endif

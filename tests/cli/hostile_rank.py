@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 
-JOIN, WORLD, MEMORY, FENCE, ALL, STALL, ASK, BEHIND, LEAVE, REFUSED = range(1, 11)
+JOIN, WORLD, MEMORY, FENCE, ALL, STALL, ASK, BEHIND, LEAVE, REFUSED, AGAIN, ELASTIC = range(1, 13)
 NAME = os.environ["BERTH_AGENT"]
 RANK = int(os.environ["BERTH_RANK"])
 
@@ -17,7 +17,7 @@ def frame(number, payload=b""):
     return struct.pack("=II", len(payload), number) + payload
 
 
-def join(version=2, rank=RANK, follows=0, epoch=0):
+def join(version=3, rank=RANK, follows=0, epoch=0):
     return frame(JOIN, struct.pack("=IIII", version, rank, follows, epoch))
 
 
@@ -57,6 +57,10 @@ ACTS = {
     "a stall of too many words": (join() + frame(STALL, bytes(4) + b"x" * 8187 + b"\0"), True),
     "a stall of many words": (join() + frame(STALL, bytes(4) + b"x" * 8171 + b"\0"), False),
     "a stall of none": (join() + frame(STALL, struct.pack("=II", 1, 99) + b"\x1b[2Jx\0"), False),
+    "elastic before join": (frame(ELASTIC, struct.pack("=I", 1)), True),
+    "elastic, and neither yes nor no": (join() + frame(ELASTIC, struct.pack("=I", 2)), True),
+    "elastic, half of it": (join() + frame(ELASTIC, b"\1\0"), True),
+    "elastic, again and again": (join() + frame(ELASTIC, struct.pack("=I", 1)) * 100, False),
     "a question out of turn": (join() + frame(ASK), True),
     "a question with words": (join() + frame(ASK, b"x"), True),
     "an answer": (join() + frame(BEHIND), True),

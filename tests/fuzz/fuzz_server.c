@@ -105,6 +105,9 @@ static void peer_honest(int fd, unsigned what)
 	case 4:
 		peer_say(fd, BOOT_MISSING_REQUEST, NULL, 0);
 		break;
+	case 6:
+		peer_say(fd, BOOT_ELASTIC, &(uint32_t){ what & 1 }, sizeof(uint32_t));
+		break;
 	default:
 		peer_say(fd, BOOT_LEAVE, NULL, 0);
 	}
@@ -145,11 +148,10 @@ static uint8_t *take(const uint8_t **p, const uint8_t *end, size_t *n)
 
 static void launcher_says(unsigned which, const uint8_t *payload, size_t n)
 {
-	static const unsigned types[] = {
-		WIRE_host_map, WIRE_exchange_data, WIRE_lost,
-		WIRE_query,    WIRE_missing,       WIRE_world
-	};
-	const struct wire_frame f = { types[which % 6], payload, n };
+	static const unsigned types[] = { WIRE_host_map, WIRE_exchange_data, WIRE_lost,
+					  WIRE_query,    WIRE_missing,       WIRE_world,
+					  WIRE_wanted };
+	const struct wire_frame f = { types[which % 7], payload, n };
 
 	server_frame(server, &f, NULL);
 }
@@ -248,8 +250,12 @@ static void step(unsigned what, const struct wire_job *job, const uint8_t **p,
 		write_memory(bytes, n);
 		free(bytes);
 		break;
+	case 8:
+		server_ended(server, what & 1, true);
+		server_another_life(server, what & 1, what & 2);
+		break;
 	default:
-		peer_honest(*fd, (what >> 2) % 12);
+		peer_honest(*fd, (what >> 2) % 14);
 	}
 	turn();
 }

@@ -429,7 +429,7 @@ static void far_start(struct far *f, const struct far_job *j)
 	far_until(f, f->placed || strstr(str_text(&f->log), "ERROR"));
 	ck_assert_msg(f->placed, "%s", str_text(&f->log));
 	f->start_ns = clock_ns();
-	FAR_SEND(f, start, f->epoch, 0, 0, 0);
+	FAR_SEND(f, start, .epoch = f->epoch);
 }
 
 static inline void far_end(struct far *f, uint32_t grace_ms)

@@ -167,7 +167,11 @@ static void obey(struct conn *c, const struct wire_frame *f)
 		ck_assert(!wire_unpack_start(&start, f->payload, f->n, NULL));
 		c->given = start.mpi;
 		c->started = true;
+		if (start.life && g.heard)
+			g.heard(c, f);
 		for (uint32_t i = 0; i < c->nranks; i++) {
+			if (start.life && c->rank[i] != start.rank)
+				continue;
 			c->running[i] = true;
 			ANSWER(c, started, c->epoch, c->rank[i], 7, "0");
 		}

@@ -1,5 +1,5 @@
 /* agent/pmi/pmi1.c and host_map.c: ranks that end, abort, do not read, or write too
- * much; on which hosts ranks are.  takes_s: 6 */
+ * much; on which hosts ranks are.  takes_s: 1 */
 #include "tests/unit/pmi1_rig.h"
 
 #include <sys/ioctl.h>

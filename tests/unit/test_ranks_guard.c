@@ -472,7 +472,7 @@ START_TEST(start_after_end)
 	far_job(&far, &(struct far_job){ .argv = { SH(FAMILY) }, .job_id = "late" });
 	far_until(&far, far.placed);
 	wire_pack_stop(&b, &(struct wire_stop){ far.epoch, 0 });
-	wire_pack_start(&b, &(struct wire_start){ far.epoch, 0, 0, 0 });
+	wire_pack_start(&b, &(struct wire_start){ .epoch = far.epoch });
 	far_send(&far, &b);
 	far_until(&far, far.gone);
 	ck_assert(!far.rank[0].started);

@@ -20,6 +20,7 @@ SUM, AVG, MIN, MAX, PRODUCT, BAND, BOR, BXOR, ADASUM = range(9)
  RECV) = range(1, 12)
 ANYWHERE, HOST, CUDA = range(3)
 LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG = range(4)
+RANKS_LOST, RANKS_WAIT = 1, 2
 ANY = -1
 HOST_STREAM = c_void_p(-1)
 
@@ -85,6 +86,7 @@ CALLS = {
     "berth_rank": (c_int, []),
     "berth_size": (c_int, []),
     "berth_world": (c_int, [POINTER(World)]),
+    "berth_elastic": (c_int, [c_int]),
     "berth_version": (c_char_p, []),
     "berth_last_error": (POINTER(Error), []),
     "berth_result_text": (c_char_p, [c_int]),
