@@ -12,6 +12,7 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 from typing import Any, Callable, Iterable, Protocol, Sequence, TypeVar
 
 from . import clib, library
@@ -267,6 +268,42 @@ def _hear(_: object, level: int, text: bytes) -> None:
         print("berth:", text.decode(errors="replace"), file=sys.stderr)
 
 
+def _enter() -> None:
+    """The library is in a world: the names of this module are those of its ranks."""
+    global _world
+    world = clib.made(clib.World)
+    library.check(library.get().berth_world(ctypes.byref(world)))
+    _world = world
+    global_process_set.ranks, global_process_set.process_set_id = list(range(world.ranks)), 0
+    _sets.clear()
+    _sets[0] = global_process_set
+
+
+def _leave_sets() -> None:
+    """Process sets end with their world."""
+    for number, process_set in _sets.items():
+        process_set.handle = process_set.process_set_id = None
+        _tell(number, None, False)
+    _sets.clear()
+
+
+Function = TypeVar("Function", bound=Callable[[], None])
+_at_leave: list[Callable[[], None]] = []
+_at_shutdown: list[Callable[[], None]] = []
+
+
+def at_leave(forget: Function) -> Function:
+    """shutdown() and change() are to call FORGET, after all operations of the world have ended."""
+    _at_leave.append(forget)
+    return forget
+
+
+def at_shutdown(forget: Function) -> Function:
+    """shutdown() is to call FORGET, after all operations have ended."""
+    _at_shutdown.append(forget)
+    return forget
+
+
 def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Join the other ranks.  Called again, it does nothing.
 
@@ -277,7 +314,7 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
 
     >>> hvd.init()
     """
-    global _world, _joins
+    global _joins, _has_launcher
     if is_initialized():
         return
     config = clib.made(clib.Config, log=_hear)
@@ -286,29 +323,15 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
             raise ValueError("init(comm=...) takes a communicator of mpi4py; for a part of the ranks, "
                              "add a process set.")
         config = clib.made(clib.Config, log=_hear, bootstrap=_bootstrap(comm))
-    world = clib.made(clib.World)
     _joins = True
     try:
         library.check(library.get().berth_init(ctypes.byref(config)))
     finally:
         _joins = False
-    library.check(library.get().berth_world(ctypes.byref(world)))
-    _world = world
-    global_process_set.ranks, global_process_set.process_set_id = list(range(world.ranks)), 0
-    _sets.clear()
-    _sets[0] = global_process_set
+    _has_launcher = comm is None and "BERTH_AGENT" in os.environ
+    _enter()
     for process_set in process_sets if isinstance(process_sets, (list, tuple)) else []:
         add_process_set(process_set)
-
-
-Function = TypeVar("Function", bound=Callable[[], None])
-_at_shutdown: list[Callable[[], None]] = []
-
-
-def at_shutdown(forget: Function) -> Function:
-    """shutdown() is to call FORGET, after all operations have ended."""
-    _at_shutdown.append(forget)
-    return forget
 
 
 def shutdown() -> None:
@@ -322,14 +345,88 @@ def shutdown() -> None:
     if not is_initialized():
         return
     _world = None
-    for number, process_set in _sets.items():
-        process_set.handle = process_set.process_set_id = None
-        _tell(number, None, False)
-    _sets.clear()
+    _leave_sets()
     library.check(library.get().berth_shutdown())
-    for forget in _at_shutdown:
+    for forget in [*_at_leave, *_at_shutdown]:
         forget()
     library.collect()
+
+
+# ---- worlds that follow ----
+
+_WORLD_BYTES = ctypes.sizeof(clib.World)
+_has_launcher = False  # runner started the ranks of this world, and tells them of changes
+_changes = False  # a thread is in berth_change()
+
+
+def is_of_runner() -> bool:
+    """Whether the ranks of this world are those that runner started: change() is for them."""
+    return _has_launcher
+
+
+def may_grow() -> bool:
+    """Whether ranks may come to a later world: runner starts those that fail again.  The same on all ranks:
+    runner gives each of them, also those that start again, the number of its --restarts.
+    """
+    restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "")
+    return _has_launcher and restarts.isdecimal() and int(restarts) > 0
+
+
+def changed() -> int:
+    """Why change() is due: 0, it is not; 1, a rank of the world has ended; 2, ranks wait for the next world.
+    Ranks may differ in when they hear of it.
+    """
+    _get()
+    world = clib.World(_WORLD_BYTES)  # made() takes 10 us
+    library.check(library.get().berth_world(ctypes.byref(world)))
+    return int(world.changed)
+
+
+def elastic(can: bool) -> None:
+    """Whether this rank will call change() when it is due.  If all ranks do, runner's --restarts starts a
+    rank that fails again while the others go on.
+    """
+    _get()
+    if not _changes:  # an interrupt has left change(), which has the library
+        library.check(library.get().berth_elastic(int(can)))
+
+
+def change() -> None:
+    """Leave the world, and join the next one: of all ranks that are left, which call it too, and of those
+    that wait.  rank(), size() and all that they decide are others then.  Operations that still run end with
+    an error, and process sets end.
+
+    HorovodInternalError: this rank can't, as one of mpirun's, and is still in the old world; or, if
+    is_initialized() is false then, it is in none.
+    """
+    global _changes
+    _get()
+    ended = threading.Event()
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            library.check(library.get().berth_change(None))
+        except Exception as e:
+            errors.append(e)
+        ended.set()
+
+    # berth_change() waits in one piece, and a wait for an event can be interrupted.
+    _changes = True
+    threading.Thread(target=work, name="berth change", daemon=True).start()
+    while not ended.wait(library.SLICE_MS / 1000):
+        pass
+    _changes = False
+    if errors and library.get().berth_rank() >= 0:
+        raise errors[0]
+    if errors:  # a process without a world could not init()
+        shutdown()
+        raise errors[0]
+    _leave_sets()
+    for forget in _at_leave:
+        forget()
+    library.collect()
+    _enter()
 
 
 _process = os.getpid()
@@ -337,5 +434,5 @@ _process = os.getpid()
 
 @atexit.register
 def _shutdown_at_exit() -> None:
-    if os.getpid() == _process:
+    if os.getpid() == _process and not _changes:  # that would be waited for
         shutdown()

@@ -7,10 +7,11 @@ class HorovodInternalError(RuntimeError):
     >>> issubclass(hvd.HorovodInternalError, RuntimeError)
     True
     """
+    result: int | None = None  # libberth's, where it is known
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts came or went.  Elastic programs catch it; no call of this package raises it.
+    """Ranks came or went: state.commit() raises it on all ranks, and elastic.run() joins the next world.
 
     >>> hvd.HostsUpdatedInterrupt().skip_sync
     False

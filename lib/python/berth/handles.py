@@ -86,7 +86,7 @@ def _forget(handle: int) -> None:
         release(entry[2])
 
 
-@basics.at_shutdown
+@basics.at_leave
 def _forget_all() -> None:
     _pending.clear()
     _names.clear()

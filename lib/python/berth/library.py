@@ -87,14 +87,16 @@ def check(result: int) -> None:
     """Raise what RESULT is, unless it is OK."""
     if result == clib.OK:
         return
-    error = get().berth_last_error().contents
-    text, tensor = (error.text or get().berth_result_text(result)), error.tensor or b""
+    last = get().berth_last_error().contents
+    text, tensor = (last.text or get().berth_result_text(result)), last.tensor or b""
     text = (text if tensor in text else tensor + b": " + text).decode(errors="replace")
     if result == clib.INVALID:
         raise ValueError(text)
     if result == clib.MEMORY:
         raise MemoryError(text)
-    raise HorovodInternalError(text)
+    error = HorovodInternalError(text)
+    error.result = result
+    raise error
 
 
 # ---- operations ----
