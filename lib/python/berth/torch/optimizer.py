@@ -10,6 +10,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List
 
 import torch
 
+from .. import basics
 from ..basics import Adasum, Average, ProcessSet, Sum, global_process_set
 from ..handles import synchronize
 from ..operations import find_duplicates, given_names, grouped, largest, number_of_groups
@@ -126,6 +127,15 @@ def _on_gradient(reducer: weakref.ref[_Reducer], gradient: _Gradient, _: torch.T
 
 # ---- all of them ----
 
+_reducers: weakref.WeakSet[_Reducer] = weakref.WeakSet()
+
+
+@basics.at_leave
+def _leave_world() -> None:
+    for reducer in list(_reducers):
+        reducer.leave_world()
+
+
 class _Reducer:
     """Begins the reduction of each gradient when it is there, and waits for all of them."""
 
@@ -143,6 +153,7 @@ class _Reducer:
         self.ready: List[_Gradient] = []
         self.ready_bytes = 0
         self.agreed = False  # which gradients are sparse
+        _reducers.add(self)
 
     def watch(self, names: Names) -> None:
         """The parameters in NAMES; those without gradients once they have some."""
@@ -290,6 +301,15 @@ class _Reducer:
             gradient.passes, gradient.sent = self.passes, None
         for group in self.groups:
             group.missing = sum(not self.is_sent_sparse(g) for g in group.members)
+
+    def leave_world(self) -> None:
+        """Its operations have ended.  Ranks that come have agreed on nothing yet."""
+        for item in self.items():
+            item.wait = None
+        self.agreed = False
+        for gradient in self.gradients.values():
+            gradient.sparse_dim = 0
+        self.forget()
 
     def items(self) -> List[_Group | _Gradient]:
         """All that is waited for."""
@@ -487,7 +507,7 @@ def DistributedOptimizer(optimizer: Optimizer,
     names = _names(optimizer, given)
     listed = grouped(groups, [p for p in names if p.requires_grad])
     _check_passes(backward_passes_per_step)
-    alone = not process_set.included() or process_set.size() == 1
+    alone = not process_set.included() or (process_set.size() == 1 and not basics.may_grow())
 
     made: Any = _derive(DeltaOptimizer if op == Adasum and not alone else _Distributed, optimizer)
     made._parameter_names, made._passes = names, backward_passes_per_step

@@ -1,4 +1,4 @@
-"""Horovod's elastic training for PyTorch: states and samplers work; run() calls its function once."""
+"""Horovod's elastic training for PyTorch: states, samplers, and run(), for ranks that come and go."""
 from ...elastic import ObjectState, State, run
 from .sampler import ElasticSampler
 from .state import TorchState

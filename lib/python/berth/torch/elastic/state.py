@@ -93,6 +93,7 @@ class StateHandler:
         self.value.load_state_dict(copy.deepcopy(self.saved))
 
     def sync(self) -> None:
+        """Take over what rank 0 has.  The state saves it once it has all."""
         raise NotImplementedError()
 
     def reset(self) -> None:
@@ -105,7 +106,6 @@ class ModelStateHandler(StateHandler):
 
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
-        self.save()
 
 
 class OptimizerStateHandler(StateHandler):
@@ -114,7 +114,10 @@ class OptimizerStateHandler(StateHandler):
 
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
-        self.save()
+
+    def reset(self) -> None:
+        """Gradients are of the last world, and ranks that come have none."""
+        self.value.zero_grad()
 
 
 class SamplerStateHandler(StateHandler):
@@ -123,7 +126,6 @@ class SamplerStateHandler(StateHandler):
 
     def sync(self) -> None:
         self.value.load_state_dict(objects.broadcast_object(self.value.state_dict()))
-        self.save()
 
     def reset(self) -> None:
         self.value.reset()
