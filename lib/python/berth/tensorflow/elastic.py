@@ -1,17 +1,17 @@
 """Horovod's elastic training for TensorFlow: what a script commits and restores, and run(), which calls its
-function once.
+function in one world after another.
 
 The states work in eager mode, and in sessions of TensorFlow 1.
 """
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, List, Sequence, Tuple, TypeVar
+import contextlib
+from typing import Any, Callable, Iterator, List, Sequence, Tuple, TypeVar
 
 import tensorflow as tf
 
 from .. import elastic
-from ..elastic import ObjectState, State, run_fn
+from ..elastic import ObjectState, State
 from ..errors import HorovodInternalError, HostsUpdatedInterrupt
 from .functions import broadcast_variables
 from .util import optimizer_variables, variable_of
@@ -26,11 +26,20 @@ _OURS = ("libberth: ", HorovodInternalError.__name__)
 
 
 def run(func: Callable[..., R]) -> Callable[..., R]:
-    """A decorator: FUNC(state, ...) is called once, when all ranks have the STATE of rank 0.  Its errors are
-    the caller's: it is not called again.
+    """A decorator: FUNC(state, ...) is called when all ranks have the STATE of rank 0, and again in each
+    world that follows.
 
-    HorovodInternalError: an operation failed, because a rank was lost or it took too long.  (TensorFlow's
-    UnknownError has become it, and InternalError, which functions raise that XLA has compiled.)
+    If a rank is lost, FUNC ends with HorovodInternalError (which TensorFlow's UnknownError becomes, and
+    InternalError, of functions that XLA has compiled).  The others restore() what was committed last, join
+    the next world, and call on_reset() and sync().  If ranks come, state.commit() raises
+    HostsUpdatedInterrupt: the same, but nothing is restored.  Rank 0 of the next world was in the last one,
+    if any rank of it is left.  runner's --restarts starts ranks that fail again, with --keep-going the others
+    go on without them.  Without runner FUNC is called once.
+
+    Before this, a program calls no collectives: a rank that starts again finds the others in sync().  A
+    tf.function that was traced in one world is right in the next; but one that XLA compiles
+    (jit_compile=True) raises an error if it has an allgather or a reducescatter.
+    HorovodInternalError: an operation failed, and no rank was lost.
 
     >>> @hvd.elastic.run
     ... def train(state):
@@ -38,16 +47,26 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
     >>> train(hvd.elastic.ObjectState(epoch=3))
     3
     """
-    @functools.wraps(func)
-    def telling(*args: object, **kwargs: object) -> R:
-        try:
-            return func(*args, **kwargs)
-        except (tf.errors.UnknownError, tf.errors.InternalError) as e:
-            if any(mark in e.message for mark in _OURS):
-                raise HorovodInternalError(e.message) from e
-            raise
+    return elastic.running(func, _telling)
 
-    return elastic.run(telling)
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except (tf.errors.UnknownError, tf.errors.InternalError) as e:
+        if any(mark in e.message for mark in _OURS):
+            raise HorovodInternalError(e.message) from e
+        raise
+
+
+def run_fn(func: Callable[..., R], reset: Callable[[], object]) -> Callable[..., R]:
+    """run(FUNC).  RESET is Horovod's, to join the next world: run() does that, and calls no RESET.
+
+    >>> hvd.elastic.run_fn(lambda state: state.epoch, reset=hvd.init)(hvd.elastic.ObjectState(epoch=3))
+    3
+    """
+    return run(func)
 
 
 class _Kept:
@@ -146,8 +165,8 @@ class TensorFlowState(_VariablesState):
 class TensorFlowKerasState(_VariablesState):
     """MODEL, OPTIMIZER (that of MODEL, if none is given), and values by name, as attributes.
 
-    An optimizer has more variables after its first step.  What it has made since the last commit() stays as
-    it is in restore(): so train one batch before, as scripts for Horovod do.
+    sync() makes the variables that an optimizer would make in its first step, but not those of Keras 2's
+    legacy ones: with these train one batch before, without collectives, as scripts for Horovod do.
     BACKEND: Keras', whose session is taken in a graph of TensorFlow 1.
     ValueError: MODEL has no variables yet.
 
@@ -169,6 +188,13 @@ class TensorFlowKerasState(_VariablesState):
     def _current_session(self) -> Any:
         backend: Any = self.backend or tf.compat.v1.keras.backend
         return backend.get_session()
+
+    def sync(self) -> None:
+        """Ranks that come have done no step, and others have."""
+        build = getattr(self.optimizer, "build", None)
+        if build is not None and tf.executing_eagerly() and not getattr(self.optimizer, "built", False):
+            build(self.model.trainable_variables)
+        super().sync()
 
     def _variables(self) -> List[tf.Variable]:
         return [variable_of(v) for v in (*self.model.weights, *optimizer_variables(self.optimizer))]

@@ -13,6 +13,7 @@ from typing import Dict, List, NamedTuple, Sequence, Set, Type, Union
 
 import tensorflow as tf
 
+from .. import basics
 from ..basics import Average, ProcessSet, global_process_set
 from ..operations import grouped
 from . import mpi_ops
@@ -56,10 +57,11 @@ def _key(source: tf.Variable | tf.Tensor) -> object:
     return variable_of(source).ref()
 
 
-def _divided(gradient: tf.Tensor | tf.IndexedSlices, n: int) -> tf.Tensor | tf.IndexedSlices:
+def _divided(gradient: tf.Tensor | tf.IndexedSlices, n: int | tf.Tensor) -> tf.Tensor | tf.IndexedSlices:
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values / n, gradient.indices, dense_shape=gradient.dense_shape)
-    return gradient / n
+        return tf.IndexedSlices(_divided(gradient.values, n), gradient.indices,
+                                dense_shape=gradient.dense_shape)
+    return gradient / tf.cast(n, gradient.dtype)
 
 
 def _in_buckets(indices: Sequence[int], sources: Sequence[tf.Variable | tf.Tensor]) -> List[List[int]]:
@@ -101,7 +103,7 @@ class Reducer:
     def is_alone(self) -> bool:
         """This rank has nobody to reduce gradients with."""
         ranks = self.options.process_set
-        return not ranks.included() or ranks.size() == 1
+        return not ranks.included() or (ranks.size() == 1 and not basics.may_grow())
 
     def reduce(self, gradients: Sequence[Gradient], sources: Sequence[tf.Variable | tf.Tensor]
                ) -> List[Gradient]:
@@ -111,7 +113,7 @@ class Reducer:
             return out
         mine = {i for i, source in enumerate(sources) if self.is_local(source)}
         if self.options.scale_local:
-            n = self.options.process_set.size()
+            n = mpi_ops.size_of(self.options.process_set)
             for i in mine:
                 out[i] = None if out[i] is None else _divided(out[i], n)
         given = {i: g for i, g in enumerate(out) if g is not None and i not in mine}

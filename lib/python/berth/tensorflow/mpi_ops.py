@@ -26,7 +26,7 @@ from typing import Any, ContextManager, List, Sequence, Tuple, Type, Union, cast
 
 import tensorflow as tf
 
-from ..basics import Adasum, Average, ProcessSet, Sum, global_process_set, rank
+from ..basics import Adasum, Average, ProcessSet, Sum, global_process_set
 from ..operations import reduction
 from . import ops
 from .compression import Compression, Compressor
@@ -78,6 +78,20 @@ def _times(halves: tf.Tensor | Sequence[tf.Tensor], factor: float) -> tf.Tensor 
     return tf.cast(tf.cast(halves, tf.float32) * tf.constant(factor, tf.float32), tf.float16)
 
 
+def size_of(process_set: ProcessSet) -> int | tf.Tensor:
+    """The number of its ranks: in a graph, which may run in a later world, when it runs."""
+    if tf.executing_eagerly() or ops.is_compiled():
+        return process_set.size()
+    return size_op(process_set.process_set_id or 0)
+
+
+def _rank_of(process_set: ProcessSet) -> int | tf.Tensor:
+    """This rank's number in the set.  Later worlds have no other set than that of all."""
+    if tf.executing_eagerly() or ops.is_compiled() or process_set is not global_process_set:
+        return process_set.rank()
+    return rank_op()
+
+
 def _on(device: str) -> ContextManager[object]:
     return cast(ContextManager[object], tf.device(device)) if device else contextlib.nullcontext()
 
@@ -118,7 +132,7 @@ def _slices_allreduce(slices: tf.IndexedSlices, op: int, name: str | None, proce
     values, indices = (None, None) if name is None else (f"{name}_values", f"{name}_indices")
     new_values = allgather(slices.values, values, ignore_name_scope, process_set)
     if op == Average:
-        new_values = new_values / tf.cast(process_set.size(), new_values.dtype)  # of integers to floats
+        new_values = new_values / tf.cast(size_of(process_set), new_values.dtype)  # of integers to floats
     return tf.IndexedSlices(new_values, allgather(slices.indices, indices, ignore_name_scope, process_set),
                             dense_shape=slices.dense_shape)
 
@@ -212,7 +226,7 @@ def grouped_allgather(tensors: Sequence[tf.Tensor], name: str | None = None, ign
 def _own_rows(call: ops.Call, i: int, grad: tf.Tensor) -> tf.Tensor:
     """Of GRAD, which has the rows of all ranks, those of this rank's input I."""
     arguments, name = call.arguments, _gradient_name(call, f"Rows{i}")
-    me = arguments.process_set.rank()
+    me = _rank_of(arguments.process_set)
     if ops.is_compiled():  # all ranks have the same number of rows
         return grad[me * call.inputs[i].shape[0]:(me + 1) * call.inputs[i].shape[0]]
     with tf.device("/cpu:0"):
@@ -278,7 +292,9 @@ def broadcast(tensor: tf.Tensor, root_rank: int, name: str | None = None, ignore
 def _broadcast_gradient(call: ops.Call, grad: tf.Tensor) -> Sequence[tf.Tensor]:
     reduced = ops.run("allreduce", (grad,), _gradient_name(call, "Allreduce"),
                       call.arguments._replace(op=Average))
-    return [reduced if rank() == call.arguments.root_rank else reduced * 0]
+    if isinstance(me := _rank_of(global_process_set), int):
+        return [reduced if me == call.arguments.root_rank else reduced * 0]
+    return [reduced * tf.cast(tf.equal(me, call.arguments.root_rank), reduced.dtype)]
 
 
 def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: str | None = None,
@@ -341,8 +357,11 @@ def _scattered(op: int) -> int:
 def _scatter_scaled(call: ops.Call, grad: tf.Tensor) -> tf.Tensor:
     """Each rank's loss counts, as in an allreduce: a sum counts them all."""
     op, prescale, postscale, _, process_set, _ = call.arguments
-    factor = prescale * postscale * (process_set.size() if op == Sum else 1)
-    return grad if factor == 1 else grad * tf.cast(factor, grad.dtype)
+    factor = prescale * postscale
+    ranks = size_of(process_set) if op == Sum else 1
+    if not isinstance(ranks, int):
+        return grad * tf.cast(factor * tf.cast(ranks, tf.float64), grad.dtype)
+    return grad if factor * ranks == 1 else grad * tf.cast(factor * ranks, grad.dtype)
 
 
 @ops.gradient("reducescatter")

@@ -47,16 +47,18 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
 
 def _name() -> str | None:
     """In a graph: of the next such operation in it and in the functions that it calls.  The names of Keras'
-    layers are numbered through all models of a rank, and a rank may have made one more.
+    layers are numbered through all models of a rank, and a rank may have made one more.  A function's
+    operations are numbered by themselves: ranks that came later may have traced it once, others twice.
     """
     if tf.executing_eagerly():
         return None
     graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
+    while getattr(getattr(graph, "outer_graph", None), "building_function", False):
         graph = graph.outer_graph
     number = getattr(graph, "_berth_moments", 0)
     graph._berth_moments = number + 1
-    return f"SyncBatchNormalization.{number}"
+    of = f"{graph.name}." if graph.building_function else ""
+    return f"SyncBatchNormalization.{of}{number}"
 
 
 def _moments_of_all(x: tf.Tensor, axes: Sequence[int], keep_dims: bool,

@@ -1,11 +1,15 @@
 """berth.tensorflow.elastic, and what Keras' states are; run by runner with any number of ranks."""
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import berth.elastic
 import berth.keras
 import berth.tensorflow as hvd
 import berth.tensorflow.keras
+from berth import basics
 from berth.tensorflow import elastic
 from berth.tensorflow.util import optimizer_variables
 from training import same_everywhere
@@ -13,6 +17,7 @@ from training import same_everywhere
 RANK, SIZE = hvd.rank(), hvd.size()
 IS_2 = not hasattr(tf.keras, "ops")  # Keras 3 has them
 SGDS = [tf.keras.optimizers.SGD] + ([tf.keras.optimizers.legacy.SGD] if IS_2 else [])
+of_runner = pytest.mark.skipif("BERTH_AGENT" not in os.environ, reason="runner did not start it")
 only_2 = pytest.mark.skipif(not IS_2, reason="Keras 3 has no sessions")
 
 
@@ -175,7 +180,7 @@ def test_a_model_in_a_session(given):
 
 # ---- run ----
 
-def test_run(capfd):
+def test_run():
     calls = []
 
     @elastic.run
@@ -184,11 +189,8 @@ def test_run(capfd):
         calls.append((state.epoch, more, key))
         return "result"
 
-    capfd.readouterr()
     assert train(elastic.ObjectState(epoch=RANK), 2, key=3) == "result" and calls == [(0, 2, 3)]
     assert train.__doc__ == "What it does."
-    said = capfd.readouterr().err
-    assert (said.count("\n"), "runs once" in said) == ((1, True) if RANK == 0 else (0, False))
     assert elastic.run_fn(lambda state: state.epoch + 1, reset=hvd.init)(elastic.ObjectState(epoch=RANK)) == 1
 
 
@@ -197,7 +199,9 @@ def test_run(capfd):
     ("HorovodInternalError: rank 1 on 'n' has ended", hvd.HorovodInternalError),
     ("another's", tf.errors.UnknownError),
 ])
-def test_errors_of_operations(text, becomes):
+def test_errors_of_operations(text, becomes, monkeypatch):
+    monkeypatch.setattr(berth.elastic, "NEWS_S", 0.1)
+
     @elastic.run
     def train(state):
         raise tf.errors.UnknownError(None, None, text)
@@ -213,3 +217,103 @@ def test_other_errors_stay():
 
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
         train(elastic.ObjectState())
+
+
+# ---- worlds that follow ----
+
+def loses(calls, train):
+    """TRAIN(state) in two worlds: a rank is lost at the end of the first one."""
+    def call(state):
+        made = train(state)
+        if not calls:
+            calls.append(made)
+            raise tf.errors.UnknownError(None, None, "libberth: allreduce.w: rank 7 on 'n' has ended")
+        return made
+
+    return elastic.run(call)
+
+
+@of_runner
+def test_a_function_of_the_last_world(monkeypatch):
+    monkeypatch.setattr(basics, "changed", lambda: 1)
+    v = tf.Variable([1.0, 2.0])
+    slices = tf.IndexedSlices(tf.constant([[1.0]]), tf.constant([RANK], tf.int64), dense_shape=(SIZE, 1))
+
+    @tf.function
+    def work(x):
+        with tf.GradientTape() as tape:
+            gathered = hvd.allgather(x * v)
+            loss = tf.reduce_sum(gathered * gathered) + tf.reduce_sum(hvd.broadcast(v, 0))
+        inner = hvd.DistributedGradientTape(tape).gradient(loss, v)
+        return hvd.allreduce(x), inner, tf.convert_to_tensor(hvd.allreduce(slices)), hvd.size_op()
+
+    calls = []
+    again = loses(calls, lambda state: [t.numpy() for t in work(tf.constant([RANK + 1.0, 2.0]))])(
+        elastic.ObjectState(epoch=0))
+    assert all(np.array_equal(a, b) for a, b in zip(calls[0], again))
+    assert again[2].tolist() == [[1 / SIZE]] * SIZE
+
+
+@of_runner
+def test_normalization_in_a_function_that_is_traced_once_more(monkeypatch):
+    """As on rank 0 only, if the others come later: the names of its operations are the same."""
+    monkeypatch.setattr(basics, "changed", lambda: 1)
+    layer = hvd.SyncBatchNormalization()
+    layer.build([None, 2])
+
+    def work(x):
+        return layer(x, training=True)
+
+    functions = [tf.function(work)]
+
+    def train(state):
+        if functions[1:] and RANK == 0:
+            functions[0] = tf.function(work)
+        functions.append(None)
+        return functions[0](tf.constant([[RANK + 1.0, 2.0]])).numpy()
+
+    calls = []
+    assert np.array_equal(loses(calls, train)(elastic.ObjectState(epoch=0)), calls[0])
+
+
+@of_runner
+def test_optimizers_of_ranks_that_come(monkeypatch):
+    """Rank 0 has done steps, and others none: an optimizer makes its variables in the first."""
+    monkeypatch.setattr(basics, "changed", lambda: 1)
+    model, optimizer = model_of(RANK), tf.keras.optimizers.Adam(0.1)
+    if RANK == 0:
+        step(model, optimizer)
+    state = elastic.TensorFlowKerasState(model, optimizer)
+    state.sync()
+    assert same_everywhere(contents(model, optimizer)) and int(optimizer.iterations) == 1
+
+
+@of_runner
+def test_fit_in_two_worlds(monkeypatch):
+    """As Horovod's own example has it."""
+    monkeypatch.setattr(basics, "changed", lambda: 1)
+    model = model_of(1.0)
+    optimizer = berth.tensorflow.keras.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+    model.compile(optimizer=optimizer, loss="mse")
+    x = np.ones([20, 3], np.float32)
+    state = berth.tensorflow.keras.elastic.KerasState(model, batch=0, epoch=0)
+    raised, begun = [], []
+
+    class Lost(tf.keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if (state.epoch, batch) == (1, 3) and not raised:
+                raised.append((state.epoch, state.batch))
+                raise tf.errors.UnknownError(None, None, "libberth: allreduce.w: rank 7 on 'n' has ended")
+
+    callbacks = [Lost(), berth.tensorflow.keras.elastic.UpdateBatchStateCallback(state),
+                 berth.tensorflow.keras.elastic.UpdateEpochStateCallback(state),
+                 berth.tensorflow.keras.elastic.CommitStateCallback(state, batches_per_commit=2)]
+
+    @elastic.run
+    def train(state):
+        begun.append((state.epoch, state.batch))
+        model.fit(x, np.zeros([20, 2]), batch_size=2, epochs=2 - state.epoch, verbose=0, callbacks=callbacks)
+
+    train(state)
+    assert raised == [(1, 2)] and begun == [(0, 0), (1, 1)] and (state.epoch, state.batch) == (2, 0)
+    assert same_everywhere(model.get_weights())
