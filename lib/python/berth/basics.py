@@ -314,7 +314,7 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
 
     >>> hvd.init()
     """
-    global _joins, _has_launcher
+    global _joins, _has_launcher, _grows
     if is_initialized():
         return
     config = clib.made(clib.Config, log=_hear)
@@ -329,6 +329,8 @@ def init(comm: Communicator | None = None, process_sets: Sequence[ProcessSet] | 
     finally:
         _joins = False
     _has_launcher = comm is None and "BERTH_AGENT" in os.environ
+    restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "")
+    _grows = _has_launcher and restarts.isdecimal() and int(restarts) > 0
     _enter()
     for process_set in process_sets if isinstance(process_sets, (list, tuple)) else []:
         add_process_set(process_set)
@@ -354,8 +356,10 @@ def shutdown() -> None:
 
 # ---- worlds that follow ----
 
-_WORLD_BYTES = ctypes.sizeof(clib.World)
+_asked = clib.World(ctypes.sizeof(clib.World))  # by changed(): made() takes 10 us
+_asked_at = ctypes.byref(_asked)
 _has_launcher = False  # runner started the ranks of this world, and tells them of changes
+_grows = False  # may_grow()
 _changes = False  # a thread is in berth_change()
 
 
@@ -368,8 +372,7 @@ def may_grow() -> bool:
     """Whether ranks may come to a later world: runner starts those that fail again.  The same on all ranks:
     runner gives each of them, also those that start again, the number of its --restarts.
     """
-    restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "")
-    return _has_launcher and restarts.isdecimal() and int(restarts) > 0
+    return _grows
 
 
 def changed() -> int:
@@ -377,9 +380,8 @@ def changed() -> int:
     Ranks may differ in when they hear of it.
     """
     _get()
-    world = clib.World(_WORLD_BYTES)  # made() takes 10 us
-    library.check(library.get().berth_world(ctypes.byref(world)))
-    return int(world.changed)
+    library.check(library.get().berth_world(_asked_at))
+    return int(_asked.changed)
 
 
 def elastic(can: bool) -> None:
