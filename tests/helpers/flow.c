@@ -3,7 +3,7 @@
  *   flow write KIND SEED BYTES        rank $RANK's bytes to stdout
  *   flow same KIND SEED BYTES RANK    stdin is exactly these
  *   flow check KIND SEED BYTES NP     stdin is the labelled output of NP such ranks
- *   flow slow BYTES_PER_S             stdin to stdout, no faster
+ *   flow slow BYTES_PER_S [FILE]      stdin to stdout, no faster; until FILE is there
  *
  * KIND: lines (2 to 200 bytes), short (1 to 3), long (lines of 64 KiB), endless (no
  * line end at all), binary (any bytes but '\r'), crlf, bars ('\r' ends each update, and
@@ -237,14 +237,16 @@ static void check(struct flow *const *f, unsigned long np)
 		flow_end(f[i], i);
 }
 
-static void slow(double rate)
+/* No faster than RATE until there is a file ENOUGH. */
+static void slow(double rate, const char *enough)
 {
 	static unsigned char in[BUFFER_BYTES];
 	size_t most = rate / 50 < sizeof in ? (size_t)(rate / 50) : sizeof in;
 	ssize_t n;
 
 	while ((n = read(0, in, most)) > 0) {
-		double s = (double)n / rate;
+		const bool over = enough && !access(enough, F_OK);
+		double s = over ? 0 : (double)n / rate;
 		struct timespec pause = { (time_t)s,
 					  (long)((s - (double)(time_t)s) * 1e9) };
 
@@ -258,8 +260,8 @@ int main(int argc, char **argv)
 	const char *verb = argc > 1 ? argv[1] : "", *own = getenv("RANK");
 	static struct flow f;
 
-	if (argc == 3 && !strcmp(verb, "slow")) {
-		slow(strtod(argv[2], NULL));
+	if ((argc == 3 || argc == 4) && !strcmp(verb, "slow")) {
+		slow(strtod(argv[2], NULL), argv[3]);
 	} else if (argc == 5 && !strcmp(verb, "write")) {
 		flow_begin(&f, argv[2], argv[3], argv[4],
 			   own ? strtoul(own, NULL, 10) : 0);
