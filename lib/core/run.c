@@ -90,6 +90,8 @@ void run_say_sides(struct comm *c, const struct op *op, const char **said,
 
 bool run_are_alike(const struct comm *c, const char **said)
 {
+	berth_memory memory = BERTH_HOST;
+	bool differ = false;
 	const char *words;
 	uint32_t first = 0;
 	struct op op;
@@ -98,9 +100,11 @@ bool run_are_alike(const struct comm *c, const char **said)
 		if (op_decode(&op, said[i], c->members->n, &words) ||
 		    (i && op_alike(&op) != first))
 			return false;
+		differ |= i && op.memory != memory;
 		first = op_alike(&op);
+		memory = op.memory;
 	}
-	return true;
+	return differ; /* if not, the rank lies that led here */
 }
 
 /* ---- with ranks that have joined ---- */

@@ -282,6 +282,40 @@ START_TEST(heads)
 }
 END_TEST
 
+/* What ranks say of an operation in which they differ, they differ in memories alone if
+ * one of them has another memory.  Where none has, a rank lied before. */
+START_TEST(memories_alone)
+{
+	struct berth_set *s = make();
+	char text[3][OP_CODE_BYTES];
+	static float room[4];
+	struct berth_desc d = BERTH_DESC(.kind = BERTH_ALLREDUCE, .type = BERTH_F32,
+					 .in = room, .out = room);
+	enum { HERE, THERE, LESS };
+	struct op op;
+
+	for (int i = HERE; i <= LESS; i++) {
+		d.memory = i == HERE ? BERTH_HOST : BERTH_CUDA;
+		d.count = i == LESS ? 3 : 4;
+		ck_assert_ptr_null(op_make(&op, &d, RANKS, ME));
+		op_encode(text[i], &op);
+	}
+	for (unsigned r = 0; r < RANKS; r++)
+		said[r] = text[HERE];
+	ck_assert(!run_are_alike(&s->comm, said));
+	for (unsigned r = 0; r < RANKS; r++) {
+		said[r] = text[THERE];
+		ck_assert_int_eq(run_are_alike(&s->comm, said), r < RANKS - 1);
+	}
+	for (unsigned r = 0; r < RANKS; r++) {
+		said[r] = text[LESS];
+		ck_assert(!run_are_alike(&s->comm, said));
+		said[r] = text[HERE];
+		ck_assert_int_eq(run_are_alike(&s->comm, said), r < RANKS - 1);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine");
@@ -295,6 +329,7 @@ int main(void)
 	tcase_add_test(t, lies);
 	tcase_add_test(t, refused);
 	tcase_add_test(t, ends_before_its_bucket);
+	tcase_add_test(t, memories_alone);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
 	srunner_free(r);
