@@ -43,6 +43,9 @@ struct backend {
 	/* Ends all waits, for the reason RESULT.  LOST is the place of the lost
 	 * rank. */
 	void (*revoke)(void *group, berth_result result, unsigned lost);
+	/* Has another rank of this host ended them?  Its reason, or BERTH_OK.  NULL: a
+	 * rank that does not wait can't tell. */
+	berth_result (*ended)(const void *group);
 	void (*leave)(void *group);
 	/* Writes to TEXT, in lines, how an allreduce of each size is done.  The text is
 	 * cut at BYTES.  Returns its whole length. */

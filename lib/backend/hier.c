@@ -269,6 +269,13 @@ static void hier_revoke(void *group, berth_result result, unsigned lost)
 	t->across->revoke(t->all, result, lost);
 }
 
+static berth_result hier_ended(const void *group)
+{
+	const struct hier *t = group;
+
+	return t->in->ended(t->local);
+}
+
 static size_t hier_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct hier *t = group;
@@ -284,6 +291,7 @@ const struct backend hier_backend = { .name = "two",
 				      .others = hier_others,
 				      .explain = hier_explain,
 				      .revoke = hier_revoke,
+				      .ended = hier_ended,
 				      .leave = hier_leave,
 				      .algorithms = hier_algorithms };
 

@@ -239,6 +239,13 @@ static void shm_revoke(void *group, berth_result result, unsigned lost)
 	shm_break(s, result);
 }
 
+static berth_result shm_ended(const void *group)
+{
+	const struct shm *s = group;
+
+	return wait_ends(&s->wait);
+}
+
 static size_t shm_algorithms(const void *group, char *text, size_t bytes)
 {
 	const struct shm *s = group;
@@ -265,6 +272,7 @@ const struct backend shm_backend = { .name = "shm",
 				     .others = shm_others,
 				     .explain = shm_explain,
 				     .revoke = shm_revoke,
+				     .ended = shm_ended,
 				     .leave = shm_leave,
 				     .algorithms = shm_algorithms,
 				     .leaves_out = true,

@@ -517,10 +517,13 @@ berth_result comm_watch(struct comm *c, const struct op *op, uint64_t begun_ns,
 		return c->broken;
 	c->op = op;
 	c->no_stall_check = true;
-	if (c->members->n > 1 && !c->aborted)
+	if (c->members->n > 1 && !c->aborted) {
 		rc = comm_look(c);
-	if (!rc && c->members->n > 1 && !c->aborted)
-		rc = look_beyond(c);
+		if (!rc)
+			rc = look_beyond(c);
+		if (!rc && c->back->ended) /* say, since its time is over */
+			rc = c->back->ended(c->group);
+	}
 	c->no_stall_check = false;
 	c->begun_ns = 0;
 	atomic_store(&m->rank[m->local_rank].waits, 0);

@@ -596,7 +596,7 @@ static int die_submitted(void)
 }
 
 /* Its stream stands still for longer than there is time. */
-static int time_out(void)
+static int late_stream(void)
 {
 	struct berth_desc d = allreduce(standin_alloc(BYTES));
 	berth_result rc;
@@ -869,6 +869,8 @@ static const struct {
 	{ "mixed-refused", mixed_refused, false },
 	{ "die-mixed-there", die_mixed_there, true },
 	{ "die-mixed-here", die_mixed_here, true },
+	{ "time-out-mixed", time_out_mixed, false },
+	{ "time-out-staged", time_out_staged, false },
 	{ "messages", messages, false },
 	{ "messages-late", messages_late, false },
 	{ "messages-refused", messages_refused, false },
@@ -878,7 +880,7 @@ static const struct {
 	{ "die-before", die_before, true },
 	{ "die-in-kernel", die_in_kernel, true },
 	{ "die-submitted", die_submitted, true },
-	{ "time-out", time_out, false },
+	{ "time-out", late_stream, false },
 	{ "lacks", lack, false },
 	{ "odd", odd, false },
 	{ "adasum", adasum, false },

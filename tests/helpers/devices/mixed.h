@@ -5,8 +5,9 @@
 
 #include "lib/base/clock.h"
 #include "tests/helpers/devices/rank.h"
+#include "tests/helpers/devices/steady.h"
 
-enum { STANDS_MS = 3000, DIES_MS = 300, ENDS_MS = 2000 };
+enum { STANDS_MS = 3000, DIES_MS = 300, LATE_MS = 300, ENDS_MS = 2000 };
 
 /* An array in both memories, of which one counts. */
 struct both {
@@ -189,6 +190,111 @@ static int die_mixed_there(void)
 static int die_mixed_here(void)
 {
 	return die_mixed(false);
+}
+
+/* An operation of SET comes to its deadline: the last rank's stream does not come to it
+ * until GOES_ON. */
+static void be_late(struct both *b, bool is_there, berth_set *set, bool blocks,
+		    _Atomic bool *goes_on)
+{
+	const bool is_last = rank == size - 1;
+	struct berth_desc d = describe_both(b, is_there, 0, 0);
+	const uint64_t from_ns = clock_ns();
+	berth_request *r;
+	berth_result rc;
+
+	d.set = set;
+	d.timeout_ms = LATE_MS;
+	if (is_last)
+		standin_enqueue(stream, run_until, &goes_on, sizeof goes_on);
+	if (blocks) {
+		rc = berth_run(&d, -1, NULL);
+	} else {
+		CHECK(!berth_submit(&d, 1, &r), "submit");
+		if (is_there)
+			CHECK(berth_wait_stream(r, stream, -1), "wait_stream");
+		rc = berth_wait(r, -1);
+	}
+	CHECK(rc == BERTH_TIMEOUT ||
+		      (is_last && (rc == BERTH_PEER_LOST || rc == BERTH_ABORTED)),
+	      "%s", berth_result_text(rc));
+	CHECK(clock_ns() - from_ns < slow_s(LATE_MS + ENDS_MS) * 1000000ull,
+	      "it took %u ms", (unsigned)((clock_ns() - from_ns) / 1000000));
+	CHECK(berth_run(&d, -1, NULL), "the set has ended");
+}
+
+/* All ranks are told of the deadline while the stream still stands, and other sets go
+ * on.  What the arrays get then stays there when it goes on: nothing is copied to
+ * them. */
+static void time_out_once(struct both *b, bool is_mixed, void *other, bool blocks)
+{
+	struct both *in_time = &b[0], *late = &b[1];
+	const bool is_there = !is_mixed || (size - 1 - rank) % 2 == 0;
+	_Atomic bool goes_on = false;
+	struct berth_desc d;
+	berth_set *set;
+
+	begin_library();
+	CHECK(!berth_set_split(NULL, 0, rank, &set), "split");
+	d = describe_both(in_time, !is_mixed || !is_there, 0, 1);
+	d.set = set;
+	CHECK(!berth_run(&d, -1, NULL), "the first");
+	check_both(in_time, 0, 1);
+	be_late(late, is_there, set, blocks, &goes_on);
+	for (int i = 0; i < COUNT; i++)
+		late->host[i] = in_time->host[i] = sum(1, 2, i);
+	standin_copy(late->there, late->host, BYTES, other);
+	cuStreamSynchronize(other);
+	d = describe_both(in_time, false, 0, 3);
+	CHECK(!berth_run(&d, -1, NULL), "another set");
+	check_both(in_time, 0, 3);
+	atomic_store(&goes_on, true);
+	standin_wait_all();
+	check_sum(late->there, 1, 2);
+	late->is_there = false;
+	check_both(late, 1, 2);
+	CHECK(!berth_set_remove(set), "remove");
+	berth_shutdown();
+}
+
+/* Nothing of what came to its deadline stays on the device, or here.  (A work of NCCL
+ * ends only when the stream goes on: see late_stream().) */
+static int time_out(bool is_mixed)
+{
+	enum { ROUNDS = 6, KEEPS = 2, MORE = ROUNDS - KEEPS };
+	struct both b[2] = { make_both(), make_both() };
+	struct stock before, after;
+	void *other;
+	int threads;
+
+	times = ROUNDS;
+	cuStreamCreate(&other, CU_STREAM_NON_BLOCKING);
+	berth_shutdown();
+	threads = threads_here() - (int)standin_holds(STANDIN_STREAMS);
+	for (int i = 0; i < ROUNDS; i++) {
+		if (i == KEEPS)
+			take_stock(&before, threads);
+		time_out_once(b, is_mixed, other, i % 2);
+	}
+	take_stock(&after, threads);
+	CHECK(after.threads == threads, "%d threads before, %d after it", threads,
+	      after.threads);
+	/* the pool of marks may become larger, but not in each round */
+	if (after.held[STANDIN_EVENTS] < before.held[STANDIN_EVENTS] + MORE)
+		before.held[STANDIN_EVENTS] = after.held[STANDIN_EVENTS];
+	compare_stocks(&before, &after);
+	begin_library();
+	return 0;
+}
+
+static int time_out_mixed(void)
+{
+	return time_out(true);
+}
+
+static int time_out_staged(void)
+{
+	return time_out(false);
 }
 
 /* BERTH_DEVICE=nccl-only of one rank: an error on all, and the set goes on. */
