@@ -221,6 +221,7 @@ static void looking(const char *path)
 	is(!berth_world(&w), "berth_world");
 	is(w.rank == berth_rank() && w.ranks == berth_size() && w.epoch && !w.changed, "a world");
 	is(w.local_rank < w.local_size && w.cross_rank < w.cross_size, "local and cross");
+	is(!berth_elastic(1) && berth_elastic(2) == BERTH_INVALID, "berth_elastic");
 	is(!berth_change(nullptr) && berth_rank() == w.rank, "berth_change");
 	is(!berth_world(&w) && w.epoch > 1, "its epoch");
 	is(berth_algorithms(ways, sizeof ways) == std::strlen(ways), "berth_algorithms");

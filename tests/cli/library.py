@@ -95,6 +95,7 @@ def begin():
     is_(told, [(7, B.LOG_INFO)], "log")
     fine(b.berth_init(None), "a second berth_init()")
     fine(b.berth_shutdown(), "its berth_shutdown()")
+    fine(b.berth_elastic(1), "berth_elastic()")
     fine(b.berth_change(None), "berth_change()")
 
 
