@@ -103,11 +103,11 @@ def main():
             job.process.wait()
         last = (job.out.read_text().splitlines() or [""])[-1]
         job.read()
-        print(f"seed {a.seed}: {kills} kills in {time.monotonic() - begun:.1f} s: status {status}, {last}; "
-              f"{job.counts}")
         good = status == 0 and last.startswith(f"{a.ranks} ranks, ") and not job.counts["restart"]
         if not good:
             print(job.err.read_text()[-3000:])
+        print(f"seed {a.seed}: {kills} kills in {time.monotonic() - begun:.1f} s: status {status}, {last}; "
+              f"{job.counts}")
         sys.exit(not good)
 
 
