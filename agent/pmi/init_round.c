@@ -57,7 +57,7 @@ void init_round_ended(struct server *s, uint32_t local, bool failed)
 	}
 	if (failed)
 		op_records_send(s, local);
-	/* what others have said before it, as that they go on without it, comes first */
+	/* words of others before it come first: that they go on without it, say */
 	for (size_t i = 0; failed && i < s->job->ranks.n; i++)
 		if (s->member[i].client)
 			init_round_read(s->member[i].client);

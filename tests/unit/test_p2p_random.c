@@ -1,6 +1,6 @@
 /* lib/p2p/p2p: random patterns, in several groups; waiting; threads.
  * limit_s: 300
- * takes_s: 8 */
+ * takes_s: 6 */
 #include "p2p_rig.h"
 
 #include <sys/resource.h>
