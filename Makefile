@@ -156,7 +156,8 @@ $(BUILD)/bin/berth_bench $(examples):
 # ---- Slurm's plugin: `make all` does not need slurm/spank.h ----
 
 spank := $(patsubst %.c,$O/%.o,$(wildcard contrib/slurm/*.c))
-spank_pure := $O/contrib/slurm/answer.o $O/contrib/slurm/gather.o
+# What of it needs nothing of Slurm.
+spank_pure := $(patsubst %,$O/contrib/slurm/%.o,answer ask gather)
 SPANK := $(BUILD)/lib/berth_spank.so
 $O/contrib/slurm/%.o: OF_LIB = -fPIC -fvisibility=hidden
 # Slurm's own functions are in the program that loads it.
@@ -193,6 +194,10 @@ $(BUILD)/tests/test_boot_pmix: WRAP = -Wl,--wrap=dlopen -rdynamic
 $(BUILD)/tests/test_backend_cuda: WRAP = -Wl,--wrap=dlopen
 $(BUILD)/tests/test_agent_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/tests/test_common_munge: WRAP = -Wl,--wrap=dlopen
+# With what it takes of Slurm's headers: those are not there where Slurm is not.
+$(BUILD)/tests/test_slurm_berth_spank: WRAP = -Wl,--wrap=ask -Wl,--wrap=ask_distrust
+$(BUILD)/tests/test_slurm_berth_spank: CPPFLAGS += -isystem tests/standin
+$(BUILD)/tests/test_slurm_berth_spank: contrib/slurm/berth_spank.c
 $(BUILD)/tests/test_common_munge: | $(BUILD)/helpers/libmunge.so
 lib_rooms := $(filter-out ops,$(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c))))))
 lib_unit := $(filter $(foreach r,$(lib_rooms),$(BUILD)/tests/test_$r $(BUILD)/tests/test_$(r)_%),$(unit))
