@@ -7,6 +7,7 @@
 #include "lib/base/wait.h"
 #include "lib/core/adasum.h"
 #include "lib/core/comm.h"
+#include "lib/core/set.h"
 #include "lib/core/staged_step.h"
 
 enum {
@@ -144,6 +145,14 @@ static berth_result slot_await(struct staged_run *r, struct slot *slot)
 	return rc;
 }
 
+/* Other sets have their turns between two steps.  Where copies and other ranks are
+ * faster than this rank's part, it waits nowhere else. */
+static void staged_pass(const struct staged_run *r)
+{
+	if (fiber_runs() && turn_has_others(&set_of(r->comm)->turn))
+		fiber_pass();
+}
+
 /* ---- copies ---- */
 
 /* Copies of SLOT go to the device.  The first ones of a work wait for its marks; so
@@ -191,6 +200,7 @@ static berth_result staged_move(struct staged_run *r, unsigned char *here,
 		memcpy(in ? here + at : slot->room, in ? slot->room : here + at, n);
 		if (!in)
 			rc = slot_copy(r, slot, &copies);
+		staged_pass(r);
 	}
 	return rc;
 }
@@ -295,6 +305,7 @@ static berth_result staged_do_all(struct staged_run *r)
 		if (!rc)
 			rc = staged_do(r, &done);
 		does = staged_next(r, &done);
+		staged_pass(r);
 	}
 	return rc;
 }

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/backend/host_stage.h"
+#include "lib/base/fiber.h"
+#include "lib/core/staged.h"
+#include "lib/core/staged_step.h"
 #include "lib/core/turns.h"
 #include "lib/core/works.h"
 
@@ -340,6 +344,60 @@ START_TEST(promised)
 }
 END_TEST
 
+/* ---- by way of the host ---- */
+
+static unsigned did;
+
+static berth_result step_at_once(void *group, const struct coll *c,
+				 uint64_t deadline_ns)
+{
+	(void)group;
+	(void)c;
+	(void)deadline_ns;
+	did++;
+	return BERTH_OK;
+}
+
+static void run_staged(void *stage)
+{
+	ck_assert_int_eq(staged_run(work[0]->comm, work[0], stage, 1), BERTH_OK);
+}
+
+/* Neither copies nor other ranks are awaited: other sets go on after each step. */
+START_TEST(steps_let_others_go_on)
+{
+	enum { STEPS = 20, FLOATS = STAGED_BYTES / sizeof(float) };
+	static const struct backend ranks = { .name = "ranks", .begin = step_at_once };
+	static const struct members two = { .n = 2 };
+	static float room[STEPS * FLOATS];
+	struct berth_set set = { .comm = { .members = &two, .back = &ranks } };
+	struct coll c = { .kind = BERTH_ALLREDUCE,
+			  .type = BERTH_F32,
+			  .in = room,
+			  .out = room,
+			  .count = STEPS * FLOATS };
+	struct fiber *f = fiber_make();
+	unsigned passes = 0;
+	const char *why;
+	void *stage = staged_open(&host_stage, 0, two.n, &why);
+
+	ck_assert(f && stage);
+	work[0]->comm = &set.comm;
+	work[0]->coll = &c;
+	work[0]->device.coll = &c;
+	work[0]->device.n = 1;
+	if (!fiber_begin(f, run_staged, stage))
+		do
+			ck_assert(fiber_passes(f) && did <= ++passes);
+		while (!fiber_resume(f));
+	ck_assert_uint_eq(did, STEPS);
+	ck_assert_uint_eq(passes, STEPS);
+	ck_assert_uint_eq(overs, 1);
+	staged_close(stage);
+	fiber_free(f);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("works");
@@ -361,6 +419,7 @@ int main(void)
 	tcase_add_test(t, ends_with_its_comm);
 	tcase_add_test(t, fails_at_its_start);
 	tcase_add_test(t, promised);
+	tcase_add_test(t, steps_let_others_go_on);
 	srunner_run_all(r, CK_ENV);
 	failures = srunner_ntests_failed(r);
 	srunner_free(r);
