@@ -544,10 +544,12 @@ static void *messages_make_buffer(void *ctx, uint64_t bytes)
 static void messages_post_copied(struct bounce *b)
 {
 	struct message *m = messages_of_bounce(b);
+	const berth_result rc = p2p_post(m->comm->messages, &m->p2p, 1);
 
-	m->p2p.rc = p2p_post(m->comm->messages, &m->p2p, 1);
-	if (m->p2p.rc)
-		messages_finish(m);
+	if (!rc) /* another thread may have ended M, and its owner have freed it */
+		return;
+	m->p2p.rc = rc;
+	messages_finish(m);
 }
 
 static void messages_are_copied(struct bounce *b, berth_result rc)

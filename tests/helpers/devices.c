@@ -466,10 +466,10 @@ static bool only_nccl(void)
 
 /* A request has three operations, of which NCCL can't do the second: all ranks go on
  * behind it. */
-static void refuse_the_second(void *there)
+static void refuse_the_second(void *const there[3])
 {
-	struct berth_desc d[3] = { allreduce(there), allreduce(there),
-				   allreduce(there) };
+	struct berth_desc d[3] = { allreduce(there[0]), allreduce(there[1]),
+				   allreduce(there[2]) };
 	berth_request *r;
 
 	d[1].type = BERTH_U16;
@@ -482,7 +482,9 @@ static int join(void)
 {
 	float *there = standin_alloc(BYTES);
 	float *here = make_here();
-	void *more = standin_alloc(BYTES), *more_here = make_here();
+	void *more_here = make_here();
+	void *const more[] = { standin_alloc(BYTES), standin_alloc(BYTES),
+			       standin_alloc(BYTES) };
 	struct berth_desc d = allreduce(there), other = d;
 	int last;
 
@@ -491,7 +493,7 @@ static int join(void)
 		CHECK(berth_run(&other, -1, NULL) == BERTH_STATE, "a broadcast");
 		refuse_the_second(more);
 		sum_without_first(there, here, step);
-		multiply_without_first(more, more_here);
+		multiply_without_first(more[0], more_here);
 	}
 	CHECK(!berth_join(NULL, &last), "join");
 	CHECK(!berth_run(&d, -1, NULL), "after it");
