@@ -266,22 +266,20 @@ berth_result engine_submit(struct berth_set *s, const struct op *op, size_t n,
 	return rc ? rc : engine_enter_new(s, op, n, request, why);
 }
 
-berth_result engine_submit_each(struct berth_set *s, const struct op *op, size_t n,
-				struct berth_request **request, struct failure *why)
+berth_result engine_submit_each(struct berth_set *s, struct berth_request **r, size_t n,
+				struct failure *why)
 {
-	berth_result rc = engine_is_ready(s, op, n, why);
+	berth_result rc;
+	size_t k = 0;
 
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < n; i++) {
-		request[i] = request_make(s, &op[i], 1);
-		if (request[i])
-			continue;
-		while (i)
-			request_drop(request[--i], false);
-		return request_refuse(BERTH_MEMORY, op, why, engine_no_room);
-	}
-	return engine_begin(s, request, n, false, why);
+	while (k < n - 1 && !r[k]->n)
+		k++;
+	rc = engine_is_ready(s, r[k]->op, 1, why); /* a collective's, if there is one */
+	if (!rc)
+		return engine_begin(s, r, n, false, why);
+	for (size_t i = 0; i < n; i++)
+		request_drop(r[i], false);
+	return rc;
 }
 
 /* ---- waiting ---- */

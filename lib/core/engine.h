@@ -34,9 +34,9 @@ berth_result engine_run_for(struct berth_set *s, const struct op *op, int64_t sl
 /* N operations, copied but for their arrays.  *WHY, where it fails. */
 berth_result engine_submit(struct berth_set *s, const struct op *op, size_t n,
 			   struct berth_request **request, struct failure *why);
-/* As engine_submit(), as N requests: all begin, or none. */
-berth_result engine_submit_each(struct berth_set *s, const struct op *op, size_t n,
-				struct berth_request **request, struct failure *why);
+/* N requests that were made: all begin, or none, and they are freed. */
+berth_result engine_submit_each(struct berth_set *s, struct berth_request **r, size_t n,
+				struct failure *why);
 berth_result engine_poll(struct berth_request *r, struct failure *why);
 /* As berth_wait(). */
 berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,

@@ -36,6 +36,8 @@ uint64_t plan_fuse_key(const struct op *op)
 
 	if (op->coll.kind != BERTH_ALLREDUCE || op->adasum)
 		return 0;
+	if (!s->has_prescale && !s->has_postscale)
+		return op_hash(what, sizeof what, 2) | 1;
 	return op_hash(scale, sizeof scale, op_hash(what, sizeof what, 1)) | 1;
 }
 
