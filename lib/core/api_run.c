@@ -81,6 +81,7 @@ static berth_result submit_in(struct berth_set *set, const struct berth_desc *d,
 static berth_result submit_each_in(struct berth_set *set, const struct berth_desc *d,
 				   size_t n, berth_request **request)
 {
+	struct request_block *block = request_block_make(n);
 	const struct berth_desc *at = d;
 	struct failure why;
 	struct op op;
@@ -90,11 +91,13 @@ static berth_result submit_each_in(struct berth_set *set, const struct berth_des
 	for (; !rc && made < n; at = submit_next(at, d->size)) {
 		rc = submit_make(&op, at, d, set);
 		if (!rc)
-			request[made] = request_make(set, &op, 1);
+			request[made] = request_make(set, &op, 1, block);
 		if (!rc && !request[made])
 			rc = api_wrong(BERTH_MEMORY, "out of memory");
 		made += !rc;
 	}
+	if (block)
+		request_block_close(block);
 	if (!rc)
 		return set_tell(engine_submit_each(set, request, n, &why), &why);
 	while (made)

@@ -236,7 +236,7 @@ static berth_result engine_begin(struct berth_set *s, struct berth_request **r,
 berth_result engine_enter_new(struct berth_set *s, const struct op *op, size_t n,
 			      struct berth_request **request, struct failure *why)
 {
-	struct berth_request *r = request_make(s, op, n);
+	struct berth_request *r = request_make(s, op, n, NULL);
 	berth_result rc;
 
 	if (!r)

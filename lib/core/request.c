@@ -16,7 +16,24 @@
 #include "lib/core/works.h"
 #include "lib/core/world.h"
 
-enum { LATE_NS = 200000000 }; /* a device's work, after its deadline */
+enum {
+	LATE_NS = 200000000, /* a device's work, after its deadline */
+	ALIGN = 64,          /* of the requests of a block */
+	NAME_BYTES = 64,     /* of each, at a rough guess */
+	BLOCK_MOST = 256,    /* requests: while one is there, so is its block */
+	BLOCK_OPEN = 1 << 30
+};
+
+/* Memory of requests that one call makes. */
+struct request_block {
+	/* the requests that are there, and BLOCK_OPEN less TAKEN until it is closed */
+	_Atomic uint32_t users;
+	uint32_t taken;
+	uint64_t now_ns;
+	size_t left; /* from AT on */
+	unsigned char *at;
+	_Alignas(ALIGN) unsigned char room[];
+};
 
 struct request_completions request_completions;
 
@@ -83,7 +100,63 @@ static void request_sort_kinds(struct berth_request *r, const struct op *op, siz
 			r->op[at++] = op[i];
 }
 
-struct berth_request *request_make(struct berth_set *s, const struct op *op, size_t n)
+/* As malloc(), if there is no block, or not so much left of it. */
+static struct berth_request *request_take_room(struct request_block *b, size_t bytes)
+{
+	struct berth_request *r = b && bytes <= b->left ? (void *)b->at : malloc(bytes);
+	const bool is_of_block = b && (void *)r == b->at;
+
+	if (!r)
+		return NULL;
+	memset(r, 0, sizeof *r);
+	if (!is_of_block)
+		return r;
+	bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+	b->left -= bytes < b->left ? bytes : b->left;
+	b->at += bytes;
+	b->taken++;
+	r->block = b;
+	return r;
+}
+
+static void request_give_room(struct berth_request *r)
+{
+	struct request_block *b = r->block;
+
+	if (!b)
+		free(r);
+	else if (atomic_fetch_sub(&b->users, 1) == 1)
+		free(b);
+}
+
+struct request_block *request_block_make(size_t n)
+{
+	const size_t each = (sizeof(struct berth_request) + sizeof(struct op) +
+			     sizeof(struct work *) + NAME_BYTES + ALIGN - 1) /
+			    ALIGN * ALIGN;
+	struct request_block *b =
+		n <= BLOCK_MOST ? aligned_alloc(ALIGN, sizeof *b + n * each) : NULL;
+
+	if (!b)
+		return NULL;
+	b->users = BLOCK_OPEN;
+	b->taken = 0;
+	b->left = n * each;
+	b->at = b->room;
+	b->now_ns = clock_ns();
+	return b;
+}
+
+void request_block_close(struct request_block *b)
+{
+	const uint32_t unused = BLOCK_OPEN - b->taken;
+
+	if (atomic_fetch_sub(&b->users, unused) == unused)
+		free(b);
+}
+
+struct berth_request *request_make(struct berth_set *s, const struct op *op, size_t n,
+				   struct request_block *block)
 {
 	const unsigned ranks = s->members.n;
 	const size_t messages = request_count_messages(op, n);
@@ -100,10 +173,9 @@ struct berth_request *request_make(struct berth_set *s, const struct op *op, siz
 		bytes += op[i].coll.in_counts ? ranks * sizeof(uint64_t) : 0;
 		bytes += op[i].coll.out_counts ? ranks * sizeof(uint64_t) : 0;
 	}
-	r = malloc(bytes + devices * sizeof *r->work);
+	r = request_take_room(block, bytes + devices * sizeof *r->work);
 	if (!r)
 		return NULL;
-	memset(r, 0, sizeof *r);
 	r->nbounced = bounced;
 	r->ndevice = devices;
 	r->n = n - messages;
@@ -115,7 +187,7 @@ struct berth_request *request_make(struct berth_set *s, const struct op *op, siz
 	request_sort_kinds(r, op, n);
 	request_keep_all(r, n, ranks, (char *)(r->work + devices));
 	r->set = s;
-	r->submitted_ns = clock_ns();
+	r->submitted_ns = block ? block->now_ns : clock_ns();
 	r->deadline_ns = comm_deadline(&s->comm, op);
 	atomic_fetch_add(&s->users, 1);
 	return r;
@@ -188,7 +260,7 @@ void request_drop(struct berth_request *r, bool keeps_mark)
 	if (request_is_on_device(r) && !keeps_mark)
 		request_forget_ops(r->op, r->n + r->nmessages);
 	set_let_go(r->set);
-	free(r);
+	request_give_room(r);
 }
 
 /* ---- of which process ---- */
@@ -328,7 +400,7 @@ berth_result request_free(struct berth_request *r, struct failure *why)
 		works_let_go(r->work[i]);
 	set_let_go(r->set);
 	free(r->why);
-	free(r);
+	request_give_room(r);
 	return rc;
 }
 

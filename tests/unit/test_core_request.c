@@ -41,7 +41,7 @@ static struct berth_request *request(struct berth_set *s, size_t n, int64_t time
 	ck_assert_uint_le(n, 2);
 	for (size_t i = 0; i < n; i++)
 		ck_assert_ptr_null(op_make(&op[i], &d, 2, 0));
-	r = request_make(s, op, n);
+	r = request_make(s, op, n, NULL);
 	ck_assert_ptr_nonnull(r);
 	atomic_fetch_add(&s->collectives, 1); /* as the queue does */
 	return r;
