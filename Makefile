@@ -199,7 +199,9 @@ $(BUILD)/tests/test_slurm_berth_spank: WRAP = -Wl,--wrap=ask -Wl,--wrap=ask_dist
 $(BUILD)/tests/test_slurm_berth_spank: CPPFLAGS += -isystem tests/standin
 $(BUILD)/tests/test_slurm_berth_spank: contrib/slurm/berth_spank.c
 $(BUILD)/tests/test_common_munge: | $(BUILD)/helpers/libmunge.so
-lib_rooms := $(filter-out ops,$(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c))))))
+lib_rooms := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard lib/*/*.c)))))
+# In a TensorFlow that is a file.
+$(BUILD)/tests/test_ops_tf_run: tests/standin/tensorflow.c $(filter-out %.cc.o,$(ops))
 lib_unit := $(filter $(foreach r,$(lib_rooms),$(BUILD)/tests/test_$r $(BUILD)/tests/test_$(r)_%),$(unit))
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
@@ -208,7 +210,7 @@ $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) 
 
 $(lib_unit): $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.a,$^) \
+	$(CC) $(FLAGS) -Wno-missing-prototypes -Wno-psabi $(LDFLAGS) $(WRAP) -o $@ $(filter %.c %.o,$^) $(filter %.a,$^) \
 		-lcheck -lsubunit -lrt $(SODIUM) -lm -ldl -lpthread
 
 # tests/helpers/X.c: a program, with the agent's parts if it includes them; tests/helpers/libX.c:
