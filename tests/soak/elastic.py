@@ -63,8 +63,14 @@ class Job:
         while "all have begun" not in self.out.read_text() and time.monotonic() < until:
             time.sleep(0.02)
 
-    def end(self, limit_s):
-        """The training ends once all ranks are there again: its status."""
+    def end(self, ranks, limit_s):
+        """The training ends once all RANKS are there again: its status.  A rank that dies when others have ended
+        starts all again: nobody does.
+        """
+        until = time.monotonic() + limit_s
+        while len(self.pids) < ranks and self.process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+            self.read()
         self.stop.touch()
         return self.process.wait(limit_s)
 
@@ -96,7 +102,7 @@ def main():
             else:
                 kills += job.kill()
         try:
-            status = job.end(60)
+            status = job.end(a.ranks, 60)
         except subprocess.TimeoutExpired:
             status = "none after 60 s"
             job.process.send_signal(signal.SIGTERM)
@@ -104,10 +110,10 @@ def main():
         last = (job.out.read_text().splitlines() or [""])[-1]
         job.read()
         good = status == 0 and last.startswith(f"{a.ranks} ranks, ") and not job.counts["restart"]
-        if not good:
-            print(job.err.read_text()[-3000:])
         print(f"seed {a.seed}: {kills} kills in {time.monotonic() - begun:.1f} s: status {status}, {last}; "
               f"{job.counts}")
+        if not good:
+            print(job.err.read_text()[-3000:])
         sys.exit(not good)
 
 
