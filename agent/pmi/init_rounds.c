@@ -139,13 +139,6 @@ void init_round_mark(struct server *s, struct init_round *round)
 		atomic_store(&head->wanted, 1);
 }
 
-void init_rounds_want(struct server *s)
-{
-	for (struct init_round *round = s->round; round; round = round->next)
-		if (round->head)
-			atomic_store(&round->head->wanted, 1);
-}
-
 /* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
 void init_round_refuse_waiting(struct server *s, struct init_round *round)
 {

@@ -43,6 +43,7 @@ void next_world_begin(struct server *s, const struct wire_world *w)
 {
 	const size_t nlocal = s->job->ranks.n;
 	struct init_round *round;
+	struct member **at; /* of each place, if it is here */
 
 	/* the last operation of an ended rank is known until the others go on */
 	for (size_t i = 0; i < nlocal; i++)
@@ -54,15 +55,20 @@ void next_world_begin(struct server *s, const struct wire_world *w)
 	if (!round)
 		return;
 	init_round_forget_lost(s, round);
-	for (uint32_t i = 0; i < round->size; i++) {
-		const uint32_t local = local_of(s, round->rank[i]);
+	at = xcalloc(round->size, sizeof *at);
+	for (uint32_t i = 0; i < nlocal; i++) {
+		const uint32_t place = init_round_place(round, s->job->ranks.v[i]);
 
-		if (local < nlocal)
-			s->member[local].place = round->local_size++;
+		if (place < round->size)
+			at[place] = &s->member[i];
 	}
-	for (uint32_t i = 0; i < nlocal; i++)
-		if (init_round_place(round, s->job->ranks.v[i]) < round->size)
-			begin_world(s, round, i);
+	for (uint32_t i = 0; i < round->size; i++)
+		if (at[i])
+			at[i]->place = round->local_size++;
+	for (uint32_t i = 0; i < round->size; i++)
+		if (at[i])
+			begin_world(s, round, (uint32_t)(at[i] - s->member));
+	free(at);
 	init_round_tell_lost(s);
 }
 
@@ -84,5 +90,6 @@ char *next_world_elastic(struct client *c, uint32_t can)
 void next_world_wanted(struct server *s)
 {
 	s->wanted = true;
-	init_rounds_want(s);
+	for (struct init_round *round = s->round; round; round = round->next)
+		init_round_mark(s, round);
 }

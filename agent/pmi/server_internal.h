@@ -217,11 +217,10 @@ void init_round_add_lost(struct server *s, struct lost_rank l);
 void init_round_tell_lost(struct server *s);
 /* ROUND, of some ranks, begins: earlier losses are of their last lives, or worlds. */
 void init_round_forget_lost(struct server *s, const struct init_round *round);
-/* Ranks of this host read in their memory that others wait for their next world. */
-void init_rounds_want(struct server *s);
 /* C's rank gets its world; the host map is known. */
 void init_round_send_world(struct client *c);
-/* Lost ranks of ROUND in its memory; or a later call does it. */
+/* Lost ranks of ROUND in its memory, and whether others wait for its ranks to change
+ * their world; or a later call does it. */
 void init_round_mark(struct server *s, struct init_round *round);
 /* Refuse the members that wait in ROUND's fence, if a rank will not come to it. */
 void init_round_refuse_waiting(struct server *s, struct init_round *round);

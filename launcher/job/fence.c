@@ -103,6 +103,8 @@ static bool all_wait(const struct fence *f)
 {
 	uint32_t survivors = 0, late = 0, late_newcomers = 0;
 
+	if (!f->nwaits) /* as in each job without libberth */
+		return false;
 	for (uint32_t i = 0; i < f->epoch.plan->np; i++) {
 		const struct standing *r = &f->rank[i];
 
@@ -113,9 +115,9 @@ static bool all_wait(const struct fence *f)
 		late_newcomers += r->is_newcomer && !r->waits;
 	}
 	if (survivors)
-		return f->nwaits && !late;
+		return !late;
 	/* where the work is over, newcomers would begin it anew */
-	return f->nwaits && !late_newcomers && !any_is_done(f);
+	return !late_newcomers && !any_is_done(f);
 }
 
 /* The ranks of the next world in its order: those of the last one first, as they were

@@ -172,6 +172,20 @@ static berth_result api_begin(const struct berth_config *config, bool changes)
 	return BERTH_OK;
 }
 
+/* A rank that is lost before the world begins is left out of the next one, too.  With
+ * a bootstrap of the caller's there is one attempt, since all ranks make equally many
+ * calls. */
+static berth_result api_begin_without_lost(const struct berth_config *config,
+					   bool changes)
+{
+	berth_result rc;
+
+	do
+		rc = api_begin(config, changes);
+	while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
+	return rc;
+}
+
 berth_result berth_init(const struct berth_config *config)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -181,14 +195,10 @@ berth_result berth_init(const struct berth_config *config)
 		return BERTH_STATE;
 	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&beginning);
-	if (!times_begun) {
-		/* a rank that starts again joins a world that others may be lost to */
-		do
-			rc = api_begin(config, false);
-		while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
-	} else if (has_left) {
+	if (!times_begun)
+		rc = api_begin_without_lost(config, false);
+	else if (has_left)
 		rc = api_wrong(BERTH_STATE, without_world);
-	}
 	times_begun += !rc;
 	pthread_mutex_unlock(&beginning);
 	return rc;
@@ -205,14 +215,8 @@ berth_result berth_change(const struct berth_config *config)
 			 : api_wrong(BERTH_STATE, "berth_change() before berth_init()");
 	if (!rc && !atomic_exchange(&has_left, true))
 		api_end(true);
-	if (!rc) {
-		/* A rank that was lost meanwhile is left out of the next world, too.
-		 * With a bootstrap of the caller's, all ranks make equally many calls:
-		 * there is one attempt. */
-		do
-			rc = api_begin(config, true);
-		while (rc == BERTH_PEER_LOST && !world_bootstrap(config));
-	}
+	if (!rc)
+		rc = api_begin_without_lost(config, true);
 	pthread_mutex_unlock(&beginning);
 	return rc;
 }

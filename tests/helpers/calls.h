@@ -3,8 +3,10 @@
 #ifndef BERTH_TESTS_CALLS_H
 #define BERTH_TESTS_CALLS_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/berth.h"
 
@@ -64,5 +66,19 @@ __attribute__((unused)) static inline struct berth_world call_world(void)
 	berth_world(&w);
 	return w;
 }
+
+/* Rank OF ends here, since WHAT in LINE came to IS. */
+__attribute__((unused, noreturn)) static inline void
+call_fail(int of, int line, const char *what, long is)
+{
+	fprintf(stderr, "rank %d, line %d: %s: %ld; last error: %s\n", of, line, what,
+		is, berth_last_error()->text);
+	_exit(1);
+}
+#define CALL_CHECK(rank, fine, what, is)                                               \
+	do {                                                                           \
+		if (!(fine))                                                           \
+			call_fail(rank, __LINE__, what, (long)(is));                   \
+	} while (0)
 
 #endif

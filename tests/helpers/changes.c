@@ -27,17 +27,7 @@ static uint64_t seed;
 static int me, alive[RANKS_MOST], n; /* ranks of the job */
 static uint64_t epoch = 1;
 
-static void fail(int line, const char *what, long is)
-{
-	fprintf(stderr, "rank %d, line %d: %s: %ld; last error: %s\n", me, line, what,
-		is, berth_last_error()->text);
-	_exit(1);
-}
-#define CHECK(fine, what, is)                                                          \
-	do {                                                                           \
-		if (!(fine))                                                           \
-			fail(__LINE__, what, (long)(is));                              \
-	} while (0)
+#define CHECK(fine, what, is) CALL_CHECK(me, fine, what, is)
 
 /* What the library sees is the linker's --wrap=clock_gettime. */
 static _Atomic uint64_t leap_ns; /* when the clock leaps; 0: never */

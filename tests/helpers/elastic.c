@@ -46,17 +46,7 @@ static struct death {
 	char when;
 } death[DEATHS_MOST];
 
-static void fail(int line, const char *what, long is)
-{
-	fprintf(stderr, "rank %d, line %d: %s: %ld; last error: %s\n", me, line, what,
-		is, berth_last_error()->text);
-	_exit(1);
-}
-#define CHECK(fine, what, is)                                                          \
-	do {                                                                           \
-		if (!(fine))                                                           \
-			fail(__LINE__, what, (long)(is));                              \
-	} while (0)
+#define CHECK(fine, what, is) CALL_CHECK(me, fine, what, is)
 
 /* ---- the training ---- */
 

@@ -64,8 +64,8 @@ class Job:
             time.sleep(0.02)
 
     def end(self, ranks, limit_s):
-        """The training ends once all RANKS are there again: its status.  A rank that dies when others have ended
-        starts all again: nobody does.
+        """The training ends once all RANKS are there again: its status.  All would start again if one
+        died when others had ended.
         """
         until = time.monotonic() + limit_s
         while len(self.pids) < ranks and self.process.poll() is None and time.monotonic() < until:

@@ -376,7 +376,7 @@ def may_grow() -> bool:
 
 
 def changed() -> int:
-    """Why change() is due: 0, it is not; 1, a rank of the world has ended; 2, ranks wait for the next world.
+    """Why change() is due: 0, it is not; clib.RANKS_LOST or RANKS_WAIT: see berth_world(3).
     Ranks may differ in when they hear of it.
     """
     _get()

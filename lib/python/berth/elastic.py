@@ -18,7 +18,6 @@ R = TypeVar("R")
 Values = Dict[str, object]
 
 NEWS_S = 3.0  # an error may come first: other ranks, and this one, hear of a loss up to 2 s later
-_LOST = 1  # of changed(): ranks have ended
 # operations.largest() of one number, made once: it takes 20 us, and the allreduce 60
 _why = (ctypes.c_uint8 * 1)()
 _AGREE = library.fields(clib.ALLREDUCE, clib.U8, clib.MAX, ctypes.addressof(_why), ctypes.addressof(_why), 1)
@@ -179,7 +178,7 @@ class State:
             _why[0] = basics.changed()
             library.run(_why, _AGREE)
             if _why[0]:
-                raise HostsUpdatedInterrupt(skip_sync=_why[0] == _LOST)
+                raise HostsUpdatedInterrupt(skip_sync=_why[0] == clib.RANKS_LOST)
 
     def save(self) -> None:
         """Keep what is now, for restore()."""
