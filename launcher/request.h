@@ -115,9 +115,23 @@ struct output_look {
 /* How ranks start, and start again. */
 struct lives {
 	int restarts; /* at most, after failures, */
+	bool restarts_given;
 	long span_ms; /* in so much time; 0: in all */
 	enum replace replace;
-	bool warm; /* ranks are forked from a process that has their modules */
+	bool keep_going; /* a failure ends no other rank */
+	bool warm;       /* ranks are forked from a process that has their modules */
+};
+
+/* A job whose number of ranks follows that of its hosts. */
+struct growing {
+	int min_np; /* 0: the number is fixed */
+	int max_np;
+	int min_nodes, max_nodes; /* --nnodes MIN:MAX; 0: not given */
+	char *script;             /* --host-discovery-script, or NULL */
+	int slots;                /* of a host that it names without; 0: SLOTS_AUTO */
+	long timeout_ms;          /* to wait for hosts that min_np needs */
+	long cooldown_ms
+		[2]; /* after it a lost host is tried again: at first, at most */
 };
 
 struct request {
@@ -146,8 +160,8 @@ struct request {
 	long timeout_ms; /* 0: none */
 	long kill_grace_ms;
 	bool kill_grace_given;
-	bool keep_going;
 	struct lives lives;
+	struct growing growing;
 
 	/* output and input */
 	struct output_look output;

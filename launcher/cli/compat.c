@@ -192,6 +192,43 @@ static int set_nodes(const struct setting *s, const struct compat *c,
 	return rc;
 }
 
+/* MIN:MAX hosts, or a number of them. */
+static int set_node_range(const struct setting *s, const struct compat *c,
+			  const char *const value[2], struct err *e)
+{
+	const char *colon = strchr(value[0], ':');
+	char *least = colon ? xstrndup(value[0], (size_t)(colon - value[0])) : NULL;
+	long min, max;
+	int rc;
+
+	if (!colon)
+		return set_nodes(s, c, value, e);
+	rc = str_to_long(&min, least, 1, HOSTS_MOST, e) ||
+	     str_to_long(&max, colon + 1, min, HOSTS_MOST, e);
+	free(least);
+	if (rc)
+		return -1;
+	s->r->growing.min_nodes = (int)min;
+	s->r->growing.max_nodes = (int)max;
+	return 0;
+}
+
+/* From the first number of seconds to the second. */
+static int set_cooldown(const struct setting *s, const struct compat *c,
+			const char *const value[2], struct err *e)
+{
+	enum { DAY_S = 24 * 3600 };
+	long n[2];
+
+	(void)c;
+	for (size_t i = 0; i < 2; i++) {
+		if (str_to_long(&n[i], value[i], 0, DAY_S, e))
+			return -1;
+		s->r->growing.cooldown_ms[i] = n[i] * 1000;
+	}
+	return 0;
+}
+
 /* Hardware threads are slots.  compat_settle() knows whether the number of slots
  * counts. */
 static int set_hwthreads(const struct setting *s, const struct compat *c,
@@ -346,7 +383,6 @@ static int compat_read_words(const struct setting *s, const struct compat *c,
 #define SRUN "srun"
 #define TORCHRUN_SRUN "torchrun and srun"
 
-#define ELASTIC "jobs have a fixed size here: give -np and -H"
 #define WHERE "say where ranks run with -H, -ppn and --map-by"
 #define NOT_MPI "it only chooses Horovod's controller"
 #define MEETING "ranks meet at MASTER_ADDR:MASTER_PORT, which runner chooses"
@@ -453,14 +489,12 @@ const struct compat compat_table[] = {
 	{ "--log-level", HVD, 1, set_log_level, "HOROVOD_LOG_LEVEL", 0 },
 	{ "--log-without-timestamp --no-log-with-timestamp --log-hide-timestamp", HVD, 0, set_fixed, "HOROVOD_LOG_HIDE_TIME=1", 0 },
 	{ "--log-with-timestamp --no-log-hide-timestamp", HVD, 0, set_fixed, "HOROVOD_LOG_HIDE_TIME=0", 0 },
-	{ "--min-np --min-num-proc --max-np --max-num-proc", HVD, 1, compat_refuse, ELASTIC, 0 },
-	{ "--host-discovery-script", HVD, 1, compat_refuse, ELASTIC, 0 },
-	{ "--slots-per-host --slots --elastic-timeout --reset-limit", HVD, 1, compat_refuse, ELASTIC, 0 },
-	{ "--blacklist-cooldown-range", HVD, 2, compat_refuse, ELASTIC, 0 },
+	{ "--reset-limit", HVD, 1, same_value, "restarts", 0 },
+	{ "--blacklist-cooldown-range", HVD, 2, set_cooldown, "--host-cooldown", 0 },
 	{ "--mpi-args --binding-args", HVD, 1, compat_refuse, "give these as options of runner, one by one", 0 },
 
 	/* torchrun */
-	{ "--nnodes", TORCHRUN, 1, set_nodes, NODES, 0 },
+	{ "--nnodes", TORCHRUN, 1, set_node_range, NODES, 0 },
 	{ "--standalone", TORCHRUN, 0, compat_ignore, MEETING, 0 },
 	{ "--rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --local-addr", TORCHRUN, 1, compat_ignore, MEETING, 0 },
 	{ "--master-addr", TORCHRUN, 1, set_text, "MASTER_ADDR", 0 },
@@ -565,7 +599,7 @@ const char *compat_fate(const struct compat *c)
 		return "refused";
 	if (c->read == compat_same || c->read == same_value)
 		return "same as";
-	if (c->read == set_nodes)
+	if (c->read == set_nodes || c->read == set_node_range)
 		return "checked";
 	return c->read == set_hwthreads || c->read == compat_read_words ||
 			       c->read == set_stdin || c->read == set_kill

@@ -60,6 +60,23 @@ const struct option option_table[] = {
 		  "program with its own -H or -ppn counts its own alone. "
 		  "Inside a Slurm job N may go up to the CPUs that the job has on each host; with "
 		  "--oversubscribe above them." },
+	{ "--min-np --min-num-proc", "N", TOPIC_ranks, 0,
+	  "min-np", "BERTH_MIN_NP", NUMBER(growing.min_np, 1, RANKS_MAX),
+	  .help = "go on with as few as N ranks",
+	  .text = "Let the number of ranks follow the hosts, from N on: a start takes as many ranks as "
+		  "the hosts that are up have slots for, at most --max-np. If a host is lost, or does "
+		  "not come up, the others do with fewer ranks. runner tries that host again after "
+		  "--host-cooldown. If the script of --host-discovery-script names other hosts, or one "
+		  "is back, all ranks are ended and started again, as many as there is room for then. "
+		  "They get TERM first, and have --kill-grace to write a checkpoint. That counts as no "
+		  "restart. If too few hosts are left, runner waits up to --elastic-timeout for others. "
+		  "Without --restarts a failure is followed by a restart, 3 times at most in any hour. "
+		  "The default is -np if a script names the hosts, else 1 if --max-np is given." },
+	{ "--max-np --max-num-proc", "N", TOPIC_ranks, 0,
+	  "max-np", "BERTH_MAX_NP", NUMBER(growing.max_np, 1, RANKS_MAX),
+	  .help = "start up to N ranks where hosts have slots",
+	  .text = "Start at most N ranks in a job whose number of ranks follows the hosts, see "
+		  "--min-np. The default is -np." },
 	{ "--map-by", "slot|node", TOPIC_ranks, 0,
 	  "map-by", "BERTH_MAP_BY", .set = value_map_by, .choices = map_names,
 	  .help = "fill host after host, or one rank each in turn",
@@ -137,6 +154,19 @@ const struct option option_table[] = {
 		  "or 'ip1' repeated. 'ip1 slots=8 port=2222' or 'ip1:2222:8' has the port of its "
 		  "sshd. Empty lines and lines that begin with # are ignored. '-' reads"
 		  " standard input to its end, so that the ranks read end of file." },
+	{ "--host-discovery-script", "COMMAND", TOPIC_hosts, OPTION_FILE,
+	  "host-discovery-script", "BERTH_HOST_DISCOVERY_SCRIPT", TEXT(growing.script),
+	  .help = "the hosts are those that COMMAND prints, each second",
+	  .text = "Run COMMAND with /bin/sh each second: it prints a line for each host that the job may "
+		  "use now, as in a host file: host or host:slots. A host that it names no more is left; "
+		  "one that is new gets ranks, see --min-np. If COMMAND ends with another status than 0, "
+		  "or runs for more than 30 seconds, the job ends the first time; later the hosts stay "
+		  "as they are. -H and --hostfile cannot go with it." },
+	{ "--slots-per-host --slots", "N", TOPIC_hosts, 0,
+	  "slots-per-host", "BERTH_SLOTS_PER_HOST", NUMBER(growing.slots, 1, HOST_SLOTS_MAX),
+	  .help = "slots of hosts that the script names without",
+	  .text = "Give N slots to each host that the script of --host-discovery-script names without a "
+		  "number. The default is one slot for each GPU, else for each core." },
 	{ "--rankfile -rf", "FILE", TOPIC_hosts, OPTION_FILE,
 	  "rankfile", "BERTH_RANKFILE", .set = value_rankfile,
 	  .help = "the host of each rank: 'rank 0=ip1' a line",
@@ -238,6 +268,17 @@ const struct option option_table[] = {
 	  .help = "give up a host silent for TIME (60)",
 	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
+	{ "--host-cooldown", "TIME", TOPIC_ending, 0,
+	  "host-cooldown", "BERTH_HOST_COOLDOWN", SECONDS(value_seconds, growing.cooldown_ms[0], 0),
+	  .help = "try a lost host again after TIME (60)",
+	  .text = "Try a host that was lost again after TIME, if the number of ranks follows the hosts "
+		  "(--min-np): after twice as long each further time, an hour at most. The default is "
+		  "60 seconds." },
+	{ "--elastic-timeout", "TIME", TOPIC_ending, 0,
+	  "elastic-timeout", "BERTH_ELASTIC_TIMEOUT", SECONDS(value_seconds, growing.timeout_ms, 1),
+	  .help = "wait TIME for hosts that --min-np needs (600)",
+	  .text = "Wait up to TIME for hosts if there are too few for --min-np. The default is "
+		  "10 minutes." },
 	{ "--kill-grace", "TIME", TOPIC_ending, 0,
 	  "kill-grace", "BERTH_KILL_GRACE", SECONDS(value_grace, kill_grace_ms, 0),
 	  .help = "from TERM to KILL, after a failure (10)",
@@ -283,7 +324,7 @@ const struct option option_table[] = {
 		  "ranks of a host have one layout of addresses. runner --check --warm says which "
 		  "modules are imported." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
-	  "keep-going", "BERTH_KEEP_GOING", SWITCH(keep_going),
+	  "keep-going", "BERTH_KEEP_GOING", SWITCH(lives.keep_going),
 	  .help = "a rank that fails does not end the others",
 	  .text = "Let the other ranks go on if a rank fails. The exit status is still that of the "
 		  "first failure." },

@@ -5,6 +5,7 @@
 #include "launcher/cli/config.h"
 #include "launcher/cli/compat.h"
 #include "launcher/cli/exports.h"
+#include "launcher/cli/growing.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/roles.h"
 #include "launcher/cli/script.h"
@@ -59,6 +60,7 @@ void options_free(struct request *r)
 	free(r->output.dir);
 	rank_set_free(&r->output.show);
 	free(r->events_file);
+	free(r->growing.script);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);
 	strv_free(&r->gpus);
@@ -348,6 +350,8 @@ static int options_apply(struct request *r, struct strv *notes, const char *site
 		rc = compat_settle(r, notes, e);
 	if (!rc)
 		rc = roles_settle(r, notes, env, e);
+	if (!rc)
+		rc = growing_settle(r, e);
 	return rc;
 }
 
@@ -392,6 +396,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.reach.start_timeout_ms = 30000,
 		.reach.host_timeout_ms = 60000,
 		.kill_grace_ms = 10000,
+		.growing = { .timeout_ms = 600000, .cooldown_ms = { 60000, 3600000 } },
 		.output.show.all = true,
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,

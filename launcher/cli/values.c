@@ -207,6 +207,7 @@ int value_restarts(const struct setting *s, const char *value, struct err *e)
 		rc = values_time(&ms, slash + 1, 1, RATE_SECONDS_MAX, e);
 	if (!rc)
 		s->r->lives.span_ms = ms;
+	s->r->lives.restarts_given |= !rc;
 	free(number);
 	return rc;
 }

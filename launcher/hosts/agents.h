@@ -78,7 +78,7 @@ struct agents_events {
 struct agents {
 	struct event_base *base;
 	struct host *host;
-	size_t n;
+	size_t n, most; /* host[] has room for so many: hosts that run cannot move */
 	struct transport_setup setup;
 	uint64_t host_timeout_ms;
 	const struct agents_events *events;
@@ -91,8 +91,8 @@ struct agents {
 	bool paused;         /* runner is about to be stopped: no silence counts */
 };
 
-/* Start an agent on H (HOST_IDLE, HOST_CLOSED, or HOST_LEAVING, whose agent is not
- * waited for).  Its hello or loss comes as an event. */
+/* Start an agent on H, which has none, or one that leaves and is not waited for.  Its
+ * hello or loss comes as an event. */
 void agents_start(struct agents *a, struct host *h);
 
 /* Send what was packed into h->out. */

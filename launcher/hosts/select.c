@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include "launcher/hosts/allocation_load.h"
+#include "launcher/hosts/discovery.h"
 #include "launcher/transport/libssh.h"
 #include "launcher/transport/local.h"
 #include "launcher/transport/lookup.h"
+
+enum { LOOKUP_MS = 1000 }; /* of names that come while a job runs */
 
 extern char **environ;
 
@@ -43,9 +46,56 @@ static size_t first_list(const struct request *r)
 	return 0;
 }
 
-/* The hosts of -H or of the host file; none if R names neither. */
+/* For so many ranks H has room; -1: unknown before agents run there. */
+static long count_room(const struct hosts *h, const struct request *r)
+{
+	long n = 0;
+
+	for (size_t i = 0; i < h->n; i++) {
+		if (!r->per_host && h->v[i].slots < 0)
+			return -1;
+		n += r->per_host ? r->per_host : h->v[i].slots;
+	}
+	return n;
+}
+
+/* Wait until the script names hosts for the ranks of --min-np. */
+static int ask_script(struct hosts *h, const struct request *r, struct err *e)
+{
+	const struct growing *g = &r->growing;
+	const uint64_t until_ms = clock_ms() + (uint64_t)g->timeout_ms;
+	bool said = r->verbosity < 0;
+	struct str limit = { 0 };
+	int rc;
+
+	str_add_seconds(&limit, (uint64_t)g->timeout_ms);
+	while (!(rc = discovery_once(h, g->script, g->slots ? g->slots : SLOTS_AUTO,
+				     e))) {
+		const long room = count_room(h, r);
+
+		if (room < 0 || room >= g->min_np)
+			break;
+		if (!said)
+			fprintf(stderr,
+				"runner: waits up to %s s for hosts: '%s' names %zu\n",
+				str_text(&limit), g->script, h->n);
+		said = true;
+		hosts_free(h);
+		if (clock_ms() + DISCOVERY_EVERY_MS > until_ms) {
+			rc = err_set(e, E_FEW_HOSTS, g->min_np, str_text(&limit));
+			break;
+		}
+		usleep(DISCOVERY_EVERY_MS * 1000);
+	}
+	str_free(&limit);
+	return rc;
+}
+
+/* The hosts of -H, of the host file or of the script; none if R names none. */
 static int read_asked(struct hosts *h, const struct request *r, struct err *e)
 {
+	if (r->growing.script)
+		return ask_script(h, r, e);
 	if (!r->hosts.n && r->hostfile)
 		return hosts_read_file(h, r->hostfile, e);
 	for (size_t a = 0; a < r->napp; a++)
@@ -250,6 +300,11 @@ static int choose_hosts(struct chosen *c, const struct request *r, struct strv *
 	const size_t list = first_list(r);
 	struct err why = { 0 };
 
+	if (r->growing.script) {
+		c->from = xasprintf("script '%s'", r->growing.script);
+		note_source(c, r, notes);
+		return 0;
+	}
 	if (asked)
 		c->from = r->hosts.n ? xstrdup(r->hosts_from)
 				     : xasprintf("host file '%s'", r->hostfile);
@@ -445,8 +500,8 @@ static int prepare_srun(struct selection *s, const struct chosen *c, struct err 
 static int fill_hosts(struct selection *s, struct chosen *c, const struct request *r,
 		      struct strv *notes, struct err *e)
 {
-	const bool alone =
-		!r->hosts.n && !r->hostfile && c->allocation.manager == ALLOCATION_NONE;
+	const bool alone = !r->hosts.n && !r->hostfile && !r->growing.script &&
+			   c->allocation.manager == ALLOCATION_NONE;
 	const enum transport_choice choice = r->reach.transport != TRANSPORT_AUTO
 						     ? r->reach.transport
 						     : usual_transport(&c->allocation);
@@ -474,6 +529,36 @@ static int fill_hosts(struct selection *s, struct chosen *c, const struct reques
 	}
 	if (choice == TRANSPORT_SRUN && !rc && !c->offline)
 		rc = prepare_srun(s, c, e);
+	free(names);
+	free(found);
+	return rc;
+}
+
+int hosts_select_more(struct agents *a, const struct hosts *more,
+		      const struct request *r, struct strv *notes, struct err *e)
+{
+	struct chosen c = { .hosts = *more };
+	const char **names = xcalloc(more->n, sizeof *names);
+	struct lookup_answer *found = xcalloc(more->n, sizeof *found);
+	size_t n = more->n;
+	int rc = 0;
+
+	if (n > a->most - a->n) {
+		n = a->most - a->n;
+		rc = err_set(e, E_HOSTS_FULL, a->most);
+	}
+	for (size_t i = 0; i < n; i++)
+		names[i] = more->v[i].name;
+	lookup_all(found, names, n, clock_ms() + LOOKUP_MS);
+	for (size_t i = 0; i < n; i++) {
+		struct host *h = &a->host[a->n++];
+
+		fill_host(h, &c, i, &found[i], r);
+		h->agents = a;
+		h->local = found[i].is_local && is_me(h->user) && !h->target.port;
+		if (choose_transport(h, &a->setup, r->reach.transport, notes, e))
+			rc = -1;
+	}
 	free(names);
 	free(found);
 	return rc;

@@ -30,6 +30,11 @@ struct selection {
 int hosts_select(struct selection *s, const struct request *r, struct strv *notes,
 		 struct err *e);
 
+/* Add the hosts MORE to A, whose agents may run.  Those without a transport cannot be
+ * used.  A name server may delay this by a second.  0, or -1 with E, the last fault. */
+int hosts_select_more(struct agents *a, const struct hosts *more,
+		      const struct request *r, struct strv *notes, struct err *e);
+
 /* How agents are started for R.  The time that they have to start begins now. */
 struct transport_setup hosts_setup(const struct reach *r, int verbosity);
 

@@ -7,6 +7,7 @@
 #include "launcher/job/check.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/growth.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
@@ -54,7 +55,8 @@ static void aim_input(struct job *j)
 
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (job_needs(j, i) &&
-		    (reader == STDIN_ALL || j->plan.rank[reader].host == i))
+		    (reader == STDIN_ALL ||
+		     (reader < j->plan.np && j->plan.rank[reader].host == i)))
 			targets[n++] = &j->agents.host[i];
 	input_aim(j->input, targets, n, j->epoch);
 	free(targets);
@@ -148,14 +150,17 @@ static int open_output(struct job *j)
 {
 	static const struct output_events events = { messages_credit, on_unread,
 						     on_disk };
-	struct log_rank *rank = xcalloc(j->plan.np, sizeof *rank);
+	const uint32_t most = job_ranks_most(j);
+	struct log_rank *rank = xcalloc(most, sizeof *rank);
 	int rc;
 
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		rank[i] = (struct log_rank){ j->agents.host[j->plan.rank[i].host].name,
 					     j->plan.rank[i].local };
-	rc = output_open(&j->output, j->base, j->request, j->plan.np, rank,
-			 j->spec.job_id, &events, j, &j->err);
+	for (uint32_t i = j->plan.np; i < most; i++) /* it has no host yet */
+		rank[i] = (struct log_rank){ "later", i };
+	rc = output_open(&j->output, j->base, j->request, most, rank, j->spec.job_id,
+			 &events, j, &j->err);
 	free(rank);
 	return rc;
 }
@@ -349,7 +354,9 @@ static void say_lost(struct job *j)
 	end_progress(j);
 	report_lost_hosts(j);
 	report_error(j, &j->err);
-	if (!j->ran)
+	if (j->growth.tick)
+		j->growth.resizes = true;
+	else if (!j->ran)
 		return;
 	j->err = (struct err){ 0 };
 	j->failed = j->plan.np; /* none of them runs */
@@ -452,32 +459,69 @@ void acts_forget_ranks(struct job *j)
 		free(run->cannot_hint);
 		*run = (struct host_run){ .phase = run->phase,
 					  .unconfirmed = run->unconfirmed,
-					  .unkillable = run->unkillable };
+					  .unkillable = run->unkillable,
+					  .unnamed = run->unnamed,
+					  .losses = run->losses,
+					  .blocked_ms = run->blocked_ms };
 	}
 	free(j->spec.master_addr);
 	j->spec.master_addr = NULL;
 	end_services(&j->serves);
 }
 
+/* Too few hosts are left.  With a fixed number of ranks that ends the job later. */
+static void await_hosts(struct job *j)
+{
+	struct str limit = { 0 };
+
+	growth_look(j);
+	if (!j->growth.lacks_hosts)
+		return;
+	str_add_seconds(&limit, (uint64_t)j->request->growing.timeout_ms);
+	report_note(j,
+		    "runner: waits up to %s s for hosts: those that are left have too "
+		    "few slots for --min-np %d",
+		    str_text(&limit), j->request->growing.min_np);
+	str_free(&limit);
+}
+
+static void say_few(struct job *j)
+{
+	struct str limit = { 0 };
+
+	str_add_seconds(&limit, (uint64_t)j->request->growing.timeout_ms);
+	err_set(&j->err, E_FEW_HOSTS, j->request->growing.min_np, str_text(&limit));
+	str_free(&limit);
+	report_error(j, &j->err);
+}
+
 static void acts_restart(struct job *j)
 {
-	if (job_plan_renew(j)) { /* that has been said, and the status is the cause's */
+	const bool resized = j->growth.resizes;
+	struct plan next = { 0 };
+
+	if (job_plan_next(
+		    j, &next)) { /* that has been said, and the status is the cause's */
 		j->refused = true;
 		return;
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
 		phase_host(j, i, RUN_EV_EPOCH);
 	acts_forget_ranks(j);
+	plan_free(&j->plan);
+	j->plan = next;
 	j->epoch++;
-	messages_note_restart(j);
+	if (!resized)
+		messages_note_restart(j);
+	j->growth.resizes = false;
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
 	account_cause(&j->account, NULL);
-	if (output_restart(j->output, j->epoch, &j->err)) {
+	if (j->output && output_restart(j->output, j->epoch, &j->err)) {
 		j->refused = true;
 		return;
 	}
-	report_restart(j);
+	report_restart(j, resized);
 	events_begin(j->events, "restart");
 	events_number(j->events, "epoch", j->epoch);
 	events_end(j->events);
@@ -491,7 +535,10 @@ static void (*const acts[][3])(struct job *j) = {
 	[ACT_CHECK] = { check_ask },
 	[ACT_SAY_CHECK] = { check_say, shut_down },
 	[ACT_START] = { start_ranks },
+	[ACT_AWAIT_HOSTS] = { await_hosts },
 	[ACT_RESTART] = { acts_restart },
+	[ACT_SAY_RESIZE_STOP] = { report_resize, acts_stop },
+	[ACT_SAY_FEW] = { say_few, shut_down },
 	[ACT_SHUTDOWN] = { shut_down },
 	[ACT_GIVE_UP_LATE] = { give_up_late },
 	[ACT_GIVE_UP_SILENT] = { give_up_silent },

@@ -252,7 +252,7 @@ void check_say(struct job *j)
 	}
 	check_lines_compare(&j->checks);
 	failed = check_lines_print(&out, &j->checks, names, j->request->verbosity < 0);
-	j->check_failed = failed > 0;
+	j->checks.failed = failed > 0;
 	fputs(str_text(&out), stdout);
 	fflush(stdout);
 	str_free(&out);

@@ -18,7 +18,7 @@ const char *check_result(struct job *j, struct host *h,
 			 const struct wire_check_result *m);
 const char *check_done(struct job *j, struct host *h, const struct wire_check_done *m);
 /* Print what is known of all hosts, those that were lost among them.  Sets
- * j->check_failed. */
+ * j->checks.failed. */
 void check_say(struct job *j);
 
 #endif

@@ -19,6 +19,7 @@ struct check_item {
 struct check_items {
 	struct check_item *v;
 	size_t n, room;
+	bool failed; /* one of them is said as failed */
 };
 
 /* TEXT and HINT are copied, as text that can be shown. */

@@ -46,24 +46,30 @@ void cleanup_send(struct job *j, const struct host *lost)
 						     .lost = on_end,
 						     .closed = on_end };
 	struct agents *a = &j->cleanup.agents;
-	size_t i = job_index(j, lost);
+	const size_t i = job_index(j, lost), most = j->agents.most;
+	struct host *h;
 
 	j->run[i].unconfirmed = true;
 	if (!a->host)
 		*a = (struct agents){ .base = j->base,
-				      .host = xcalloc(j->agents.n, sizeof *a->host),
-				      .n = j->agents.n,
+				      .host = xcalloc(most, sizeof *a->host),
+				      .n = most,
 				      .setup = j->agents.setup,
 				      .host_timeout_ms = j->agents.host_timeout_ms,
 				      .events = &events,
 				      .ctx = j };
 	a->setup.deadline_ms = clock_ms() + LAUNCH_MS;
 	j->cleanup.until_ms = a->setup.deadline_ms + LAST_MS;
-	a->host[i] = (struct host){ .agents = a,
+	h = &a->host[i];
+	if (h->state == HOST_STARTING || h->state == HOST_UP ||
+	    h->state == HOST_LEAVING)
+		return; /* it is on its way */
+	if (!h->name)
+		*h = (struct host){ .agents = a,
 				    .name = xstrdup(lost->name),
 				    .target = lost->target,
 				    .local = lost->local,
 				    .transport = lost->transport };
 	j->cleanup.running++;
-	agents_start(a, &a->host[i]);
+	agents_start(a, h);
 }

@@ -8,7 +8,7 @@
 
 #include "launcher/job/job.h"
 
-/* Begin to clean LOST up. */
+/* Begin to clean LOST up, unless that has begun. */
 void cleanup_send(struct job *j, const struct host *lost);
 /* Its deadlines move by MS. */
 void cleanup_postpone(struct cleanup *c, uint64_t ms);

@@ -23,7 +23,7 @@ static inline uint32_t epoch_index(const struct epoch *e, const struct host *h)
 /* HOST has ranks, and an agent that listens. */
 static inline bool epoch_reaches(const struct epoch *e, size_t host)
 {
-	return e->plan->np && e->agents->host[host].state == HOST_UP &&
+	return host < e->plan->nhosts && e->agents->host[host].state == HOST_UP &&
 	       e->plan->node[host] != PLAN_UNUSED;
 }
 

@@ -58,7 +58,7 @@ struct exchanges *exchanges_open(const struct epoch *e,
 	x->more = event_new(e->base, -1, 0, on_more, x);
 	x->failed = event_new(e->base, -1, 0, exchange_on_failed, x);
 	x->last_answer = &x->answer;
-	x->answer_bytes = xcalloc(e->agents->n, sizeof *x->answer_bytes);
+	x->answer_bytes = xcalloc(e->plan->nhosts, sizeof *x->answer_bytes);
 	return x;
 }
 
@@ -124,17 +124,17 @@ static bool takes_part(const struct exchange *e, uint32_t rank)
 static void list_givers(const struct epoch *epoch, struct exchange *e)
 {
 	const struct plan *plan = epoch->plan;
-	bool *has = xcalloc(epoch->agents->n, sizeof *has);
+	bool *has = xcalloc(epoch->plan->nhosts, sizeof *has);
 
 	for (size_t i = 0; i < e->nranks; i++)
 		has[plan->rank[e->rank[i]].host] = true;
-	for (uint32_t i = 0; i < epoch->agents->n; i++) {
+	for (uint32_t i = 0; i < epoch->plan->nhosts; i++) {
 		has[i] |= !e->nranks && plan->local_size[i];
 		e->ngivers += has[i];
 	}
 	e->giver = xcalloc(e->ngivers, sizeof *e->giver);
 	e->ngivers = 0;
-	for (uint32_t i = 0; i < epoch->agents->n; i++)
+	for (uint32_t i = 0; i < epoch->plan->nhosts; i++)
 		if (has[i])
 			e->giver[e->ngivers++].host = i;
 	free(has);

@@ -72,7 +72,7 @@ bool fence_uses(struct fence *f, const struct host *h)
 
 bool fence_is_used(const struct fence *f)
 {
-	for (size_t i = 0; f && i < f->epoch.agents->n; i++)
+	for (size_t i = 0; f && i < f->epoch.plan->nhosts; i++)
 		if (f->host[i].uses)
 			return true;
 	return false;
@@ -152,7 +152,7 @@ static void begin_world(struct fence *f)
 		free(next);
 		return;
 	}
-	for (uint32_t i = 0; i < f->epoch.agents->n; i++) {
+	for (uint32_t i = 0; i < f->epoch.plan->nhosts; i++) {
 		struct host *h = &f->epoch.agents->host[i];
 
 		if (!epoch_reaches(&f->epoch, i))
@@ -182,7 +182,7 @@ static void want_world(struct fence *f)
 	if (f->wanted)
 		return;
 	f->wanted = true;
-	for (uint32_t i = 0; i < f->epoch.agents->n; i++) {
+	for (uint32_t i = 0; i < f->epoch.plan->nhosts; i++) {
 		struct host *h = &f->epoch.agents->host[i];
 
 		if (!epoch_reaches(&f->epoch, i))
@@ -237,6 +237,14 @@ bool fence_can_replace(const struct fence *f, uint32_t rank)
 	return any && !any_is_done(f);
 }
 
+bool fence_any_is_elastic(const struct fence *f)
+{
+	for (uint32_t i = 0; f && i < f->epoch.plan->np; i++)
+		if (f->rank[i].is_elastic && !epoch_has_ended(&f->epoch, i))
+			return true;
+	return false;
+}
+
 void fence_rank_again(struct fence *f, uint32_t rank)
 {
 	stop_waiting(f, rank);
@@ -278,7 +286,7 @@ static void tell_all_losses(struct fence *f)
 		const struct loss like = f->loss[0];
 		size_t left = 0;
 
-		for (size_t host = 0; host < f->epoch.agents->n; host++) {
+		for (size_t host = 0; host < f->epoch.plan->nhosts; host++) {
 			struct wire_lost m = { f->epoch.number,
 					       { list, 0 },
 					       like.round,
@@ -348,7 +356,7 @@ static bool is_refused_by_any(void *fence, const struct exchange *e, uint32_t ho
 {
 	struct fence *f = fence;
 
-	for (uint32_t i = 0; f->any_lost && i < f->epoch.agents->n; i++)
+	for (uint32_t i = 0; f->any_lost && i < f->epoch.plan->nhosts; i++)
 		if (is_refused(f, host, e, i))
 			return true;
 	return false;
@@ -426,7 +434,7 @@ void fence_host_lost(struct fence *f, uint32_t host)
 	if (f->host[host].round)
 		m.init_round = f->host[host].round;
 	m.ranks = (wire_u32v){ plan->ranks[host], plan->local_size[host] };
-	for (size_t i = 0; i < f->epoch.agents->n; i++)
+	for (size_t i = 0; i < f->epoch.plan->nhosts; i++)
 		if (i != host)
 			tell_lost(f, i, &m);
 	exchange_forget(f->exchanges, is_up_to, &(uint32_t){ UINT32_MAX });
@@ -487,7 +495,7 @@ struct fence *fence_open(const struct epoch *e, struct exchanges *x,
 	f->epoch = *e;
 	f->exchanges = x;
 	f->losses = event_new(e->base, -1, 0, on_losses, f);
-	f->host = xcalloc(e->agents->n, sizeof *f->host);
+	f->host = xcalloc(e->plan->nhosts, sizeof *f->host);
 	f->back = back;
 	f->ctx = ctx;
 	f->rank = xcalloc(e->plan->np, sizeof *f->rank);

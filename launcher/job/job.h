@@ -30,6 +30,7 @@ enum job_phase {
 	JOB_FAIL, /* a rank failed: which failure was the first? */
 	JOB_STOP,
 	JOB_DRAIN,
+	JOB_WAIT, /* for hosts that the next epoch needs */
 	JOB_CLOSE,
 	JOB_DONE
 };
@@ -52,10 +53,13 @@ enum host_phase {
 
 /* The state of one host in the job, beside its agent. */
 struct host_run {
-	/* These three outlast an epoch. */
+	/* These outlast an epoch, up to blocked_ms. */
 	enum host_phase phase;  /* only phase_host() assigns it */
 	bool unconfirmed;       /* gone, and may still have processes of the job */
 	uint32_t unkillable;    /* processes its agent could not end: it is not clean */
+	bool unnamed;           /* the script names it no more */
+	uint32_t losses;        /* how often it was lost */
+	uint64_t blocked_ms;    /* until clock_ms() is so much it is not tried again */
 	uint32_t mpi;           /* bits of enum mpi_found */
 	size_t credit;          /* bytes that left here and are not yet credited */
 	size_t window;          /* bytes of output that it may still send */
@@ -119,6 +123,15 @@ struct services {
 	struct rank_status *status;
 };
 
+/* growth.h: hosts that come and go */
+struct growth {
+	struct discovery *script; /* NULL: the list of hosts does not change */
+	bool script_failed;       /* the last time */
+	struct event *tick;       /* NULL: the number of ranks is fixed */
+	bool resizes;     /* the next epoch is for other hosts, and is no restart */
+	bool lacks_hosts; /* for --min-np */
+};
+
 struct job {
 	const struct request *request;
 	struct event_base *base;
@@ -132,9 +145,8 @@ struct job {
 	uint32_t epoch;       /* 1, then one more with each restart */
 	bool ran;             /* ranks were started, in whichever epoch */
 	bool timed_out, unread, disk_failed;
-	bool check_failed; /* a line of --check says so */
-	bool refused;      /* an act failed; err says why, or it has been said */
-	bool unread_new;   /* unread, and no event yet */
+	bool refused;    /* an act failed; err says why, or it has been said */
+	bool unread_new; /* unread, and no event yet */
 	bool overdue;    /* hosts should have cleared, but output waits for a reader */
 	int signo;       /* first of INT, TERM, HUP that counts for the status */
 	int grace_signo; /* the signal whose grace runs; 0: none does */
@@ -147,6 +159,7 @@ struct job {
 	struct selection source; /* where they and their slots came from */
 	bool lost;               /* a host that was needed was lost, in this epoch */
 	struct cleanup cleanup;
+	struct growth growth;
 	struct check_items checks; /* of --check, so far */
 
 	/* its ranks */
@@ -204,7 +217,8 @@ static inline const char *job_own_name(const struct job *j, const struct host *h
 /* HOST has a rank, or may get one. */
 static inline bool job_needs(const struct job *j, size_t host)
 {
-	return !j->plan.np || j->plan.node[host] != PLAN_UNUSED;
+	return !j->plan.np ||
+	       (host < j->plan.nhosts && j->plan.node[host] != PLAN_UNUSED);
 }
 
 /* As modules see it that serve the ranks of this epoch alone. */

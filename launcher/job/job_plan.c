@@ -45,14 +45,25 @@ static struct host_in_list *resolve_lists(const struct job *j, size_t i, int slo
 	return list;
 }
 
+/* HOST takes no rank.  UP: the next plan is for hosts whose agents listen already. */
+static bool is_out(const struct job *j, size_t host, bool up)
+{
+	const struct host *h = &j->agents.host[host];
+
+	return h->state == HOST_LOST || j->run[host].unkillable ||
+	       j->run[host].unnamed || (up && h->state != HOST_UP);
+}
+
 /* The slots of each host as numbers. */
-static int resolve_slots(const struct job *j, struct map_host *map, struct err *e)
+static int resolve_slots(const struct job *j, struct map_host *map, bool up,
+			 struct err *e)
 {
 	for (size_t i = 0; i < j->agents.n; i++) {
 		const struct host *h = &j->agents.host[i];
 		int slots = plan_resolve(j, h, h->slots);
 
-		if (!h->gpus && (h->slots == SLOTS_GPUS || job_has_gpu_slots(j, i)))
+		if (!is_out(j, i, up) && !h->gpus &&
+		    (h->slots == SLOTS_GPUS || job_has_gpu_slots(j, i)))
 			return err_set(e, E_NO_GPUS, h->name);
 		map[i] = (struct map_host){ .name = h->name,
 					    .slots = slots,
@@ -60,24 +71,26 @@ static int resolve_slots(const struct job *j, struct map_host *map, struct err *
 					    .sockets = (int)h->sockets,
 					    .numas = (int)h->numas,
 					    .list = resolve_lists(j, i, slots) };
-		map[i].lost = h->state == HOST_LOST || j->run[i].unkillable;
+		map[i].lost = is_out(j, i, up);
 	}
 	return 0;
 }
 
 /* NP ranks, or as many as the request says, on the hosts that are not lost. */
-static int make_plan(const struct job *j, struct plan *plan, uint32_t np, struct err *e)
+static int make_plan(const struct job *j, struct plan *plan, uint32_t np, bool up,
+		     struct err *e)
 {
 	struct map_host *map = xcalloc(j->agents.n, sizeof *map);
 	struct request r = *j->request;
 	struct app first = r.app[0];
 	int rc;
 
-	if (np && r.napp == 1) { /* -np was not given: it is as before */
+	if (np && r.napp == 1 &&
+	    !r.growing.min_np) { /* -np was not given: it is as before */
 		first.np = (int)np;
 		r.app = &first;
 	}
-	rc = resolve_slots(j, map, e) ||
+	rc = resolve_slots(j, map, up, e) ||
 	     map_ranks(plan, &r, map, j->agents.n, j->source.slots_from, e);
 	for (size_t i = 0; i < j->agents.n; i++)
 		free(map[i].list);
@@ -95,9 +108,9 @@ int job_plan_make(struct job *j)
 
 	if (j->plan.np)
 		return 0;
-	if (make_plan(j, &j->plan, 0, &j->err))
+	if (make_plan(j, &j->plan, 0, false, &j->err))
 		return -1;
-	j->rank = xcalloc(j->plan.np, sizeof *j->rank);
+	j->rank = xcalloc(job_ranks_most(j), sizeof *j->rank);
 	if (reader < STDIN_ALL && reader >= j->plan.np)
 		return err_set(&j->err, E_STDIN_RANK, reader, j->plan.np);
 	if (rank_set_first(&j->request->output.show, j->plan.np, &shown))
@@ -105,16 +118,29 @@ int job_plan_make(struct job *j)
 	return 0;
 }
 
-int job_plan_renew(struct job *j)
+uint32_t job_ranks_most(const struct job *j)
+{
+	const uint32_t most = (uint32_t)j->request->growing.max_np;
+
+	return most > j->plan.np ? most : j->plan.np;
+}
+
+uint32_t job_plan_possible(const struct job *j, bool up)
 {
 	struct plan plan = { 0 };
+	struct err why;
+	const uint32_t np = make_plan(j, &plan, j->plan.np, up, &why) ? 0 : plan.np;
+
+	plan_free(&plan);
+	return np;
+}
+
+int job_plan_next(struct job *j, struct plan *next)
+{
 	struct err e = { 0 }, whole;
 
-	if (!make_plan(j, &plan, j->plan.np, &e)) {
-		plan_free(&j->plan);
-		j->plan = plan;
+	if (!make_plan(j, next, j->plan.np, false, &e))
 		return 0;
-	}
 	err_set(&whole, E_RESTART, e.text);
 	report_error(j, &whole);
 	return -1;

@@ -9,9 +9,15 @@
 bool job_has_gpu_slots(const struct job *j, size_t i);
 /* The first one and j->rank, if there is none.  0, or -1 with j->err. */
 int job_plan_make(struct job *j);
-/* For a restart: the same number of ranks on the hosts that are left.  Hosts that were
+/* The most ranks that an epoch of J has. */
+uint32_t job_ranks_most(const struct job *j);
+/* The ranks that the next epoch could have; 0: none can be.  UP: on hosts whose agents
+ * listen. */
+uint32_t job_plan_possible(const struct job *j, bool up);
+/* For a restart: the same number of ranks on the hosts that are left, or as many as
+ * --min-np and --max-np allow.  Hosts that were
  * lost are left out if the others have the slots; hosts that had no rank so far are
- * spares.  0, or -1 once the user has been told. */
-int job_plan_renew(struct job *j);
+ * spares.  NEXT is {0}.  0, or -1 once the user has been told. */
+int job_plan_next(struct job *j, struct plan *next);
 
 #endif

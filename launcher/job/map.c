@@ -220,6 +220,25 @@ static int check_np(const struct request *r, struct err *e)
 	return 0;
 }
 
+/* As many as there is room for, between two bounds. */
+static int find_growing_np(struct pool *q, const struct request *r, struct err *e)
+{
+	const uint64_t most = (uint64_t)r->growing.max_np;
+	uint64_t np = map_total(q->room, q->nhosts, r->oversubscribe);
+	struct str sum = { 0 };
+
+	if (np > most)
+		np = most;
+	q->np = (uint32_t)np;
+	if (np >= (uint64_t)r->growing.min_np)
+		return 0;
+	show_sum(&sum, q->host, q->room, q->nhosts, r->oversubscribe);
+	err_set(e, E_MIN_NP, r->growing.min_np, q->slots_from,
+		sum.len ? sum.s : "there is no host");
+	str_free(&sum);
+	return -1;
+}
+
 /* The number of ranks of the pool Q; BEFORE of others are counted. */
 static int find_np(struct pool *q, const struct request *r, uint32_t before,
 		   struct err *e)
@@ -231,6 +250,8 @@ static int find_np(struct pool *q, const struct request *r, uint32_t before,
 		sum += pool_of(r, a) == q->app ? r->app[a].np : 0;
 	if (sum == 0) /* all slots, not more, even with --oversubscribe */
 		sum = (long)(room_for = map_total(q->room, q->nhosts, false));
+	if (r->growing.min_np)
+		return find_growing_np(q, r, e);
 	if (sum == 0 || (uint64_t)sum > room_for)
 		return too_few(r, q, sum, e);
 	if (before + sum > RANKS_MAX) {

@@ -6,6 +6,7 @@
 #include "launcher/job/cleanup.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/growth.h"
 #include "launcher/job/host_map.h"
 #include "launcher/job/mpi.h"
 #include "launcher/job/names.h"
@@ -459,7 +460,9 @@ static const char *on_terminate(struct job *j)
 #define TAKE(name, call) WIRE_TAKE(name, wrong = call)
 /* A message of an earlier epoch is dropped. */
 #define TAKE_JOB(name, call)                                                           \
-	TAKE(name, m.epoch<j->epoch ? NULL : m.epoch> j->epoch || !j->spec.master_addr \
+	TAKE(name, m.epoch<j->epoch ? NULL : m.epoch> j->epoch ||                      \
+				   !j->spec.master_addr ||                             \
+				   !job_needs(j, job_index(j, h))                      \
 			   ? "message about no job"                                    \
 			   : call)
 
@@ -522,7 +525,9 @@ static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame
 {
 	struct job *j = ctx;
 	struct host_run *run = run_of(j, h);
-	const size_t ranks = j->plan.np ? j->plan.local_size[job_index(j, h)] : 0;
+	const size_t ranks = job_reaches(j, job_index(j, h))
+				     ? j->plan.local_size[job_index(j, h)]
+				     : 0;
 	struct err e = { 0 };
 
 	if (!is_kept_short(f->type))
@@ -545,6 +550,7 @@ static void on_lost(void *ctx, struct host *h)
 	const enum host_phase at = j->run[index].phase;
 
 	phase_host(j, index, RUN_EV_LOST);
+	growth_lost(j, index);
 	if (!job_needs(j, index) || phase == JOB_CLOSE)
 		return;
 	j->lost = true;

@@ -63,7 +63,7 @@ struct names *names_open(const struct epoch *e)
 	struct names *n = xcalloc(1, sizeof *n);
 
 	n->epoch = *e;
-	n->host = xcalloc(e->agents->n, sizeof *n->host);
+	n->host = xcalloc(e->plan->nhosts, sizeof *n->host);
 	/* libsodium ends the program where there are no random bytes; zeros only let an
 	 * agent choose names of one bucket */
 	if (getrandom(n->secret, sizeof n->secret, 0) < 0)
@@ -448,7 +448,7 @@ const char *names_event(struct names *n, struct host *h, const struct wire_event
 
 	if (wrong)
 		return wrong;
-	for (size_t i = 0; i < n->epoch.agents->n; i++) {
+	for (size_t i = 0; i < n->epoch.plan->nhosts; i++) {
 		struct host *other = &n->epoch.agents->host[i];
 
 		if (other == h || !epoch_reaches(&n->epoch, i) ||

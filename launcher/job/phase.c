@@ -56,6 +56,7 @@ static const struct phase_step steps[JOB_DONE][EV_COUNT] = {
 		[EV_ALL]     = { JOB_STOP,  ACT_STOP_ENDED },
 		[EV_LATE]    = { JOB_STOP,  ACT_STOP_AFTER_SIGNAL },
 		[EV_FAILED]  = { JOB_FAIL,  ACT_STOP },
+		[EV_RESIZE]  = { JOB_STOP,  ACT_SAY_RESIZE_STOP },
 		[EV_ERROR]   = { JOB_STOP,  ACT_SAY_ERROR_STOP },
 		[EV_LIMIT]   = { JOB_STOP,  ACT_SAY_LIMIT_STOP },
 		[EV_UNREAD]  = { JOB_STOP,  ACT_STOP },
@@ -83,11 +84,22 @@ static const struct phase_step steps[JOB_DONE][EV_COUNT] = {
 	},
 	[JOB_DRAIN] = {
 		[EV_ALL]     = { JOB_CLOSE,  ACT_SHUTDOWN },
-		[EV_AGAIN]   = { JOB_LAUNCH, ACT_RESTART },
+		[EV_AGAIN]   = { JOB_WAIT,   ACT_AWAIT_HOSTS },
 		[EV_ERROR]   = { JOB_CLOSE,  ACT_SAY_ERROR },
 		[EV_LIMIT]   = { JOB_STAY,   ACT_SAY_LIMIT_ONLY },
 		[EV_UNREAD]  = { JOB_CLOSE,  ACT_SHUTDOWN },
 		[EV_INT3]    = { JOB_CLOSE,  ACT_GIVE_UP_ALL },
+	},
+	[JOB_WAIT] = {
+		[EV_ALL]     = { JOB_LAUNCH, ACT_RESTART },
+		[EV_LATE]    = { JOB_CLOSE,  ACT_SAY_FEW },
+		[EV_ERROR]   = { JOB_CLOSE,  ACT_SAY_ERROR },
+		[EV_LIMIT]   = { JOB_CLOSE,  ACT_SAY_LIMIT },
+		[EV_UNREAD]  = { JOB_CLOSE,  ACT_SHUTDOWN },
+		[EV_INT1]    = { JOB_CLOSE,  ACT_SHUTDOWN },
+		[EV_INT2]    = { JOB_CLOSE,  ACT_SHUTDOWN },
+		[EV_INT3]    = { JOB_CLOSE,  ACT_GIVE_UP_ALL },
+		[EV_TERM]    = { JOB_CLOSE,  ACT_SHUTDOWN },
 	},
 	[JOB_CLOSE] = {
 		[EV_ALL]     = { JOB_DONE,  ACT_NONE },
@@ -145,6 +157,10 @@ static const enum host_phase hosts[RUN_PHASES][RUN_EVENTS] = {
 	},
 	[RUN_GONE] = {
 		[RUN_EV_EPOCH]    = RUN_DROPPED,
+		[RUN_EV_RETRY]    = RUN_LEFT,
+	},
+	[RUN_DROPPED] = {
+		[RUN_EV_RETRY]    = RUN_LEFT,
 	},
 };
 /* clang-format on */
@@ -182,9 +198,11 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 {
 	long cause;
 
-	if (!j->failed || j->signo ||
-	    !has_restart(&j->request->lives, &j->account, now_ms) || j->timed_out ||
-	    j->unread || j->err.id != ERR_NONE)
+	if (j->signo || j->timed_out || j->unread || j->err.id != ERR_NONE)
+		return false;
+	if (j->growth.resizes)
+		return true;
+	if (!j->failed || !has_restart(&j->request->lives, &j->account, now_ms))
 		return false;
 	cause = phase_cause(j);
 	return cause < 0 || j->rank[cause].ending.fate != FATE_EXEC;
@@ -212,7 +230,7 @@ bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
  * ends anyway has no cause to look for. */
 static bool failure_ends_job(const struct job *j)
 {
-	return (j->lost || (j->failed && !j->request->keep_going)) && !j->signo &&
+	return (j->lost || (j->failed && !j->request->lives.keep_going)) && !j->signo &&
 	       !j->timed_out && !j->unread;
 }
 
@@ -226,6 +244,8 @@ enum job_event phase_due(const struct job *j, uint64_t now_ms)
 		return EV_ERROR;
 	if (j->phase == JOB_RUN && failure_ends_job(j))
 		return EV_FAILED;
+	if (j->phase == JOB_RUN && j->growth.resizes && !j->grace_signo)
+		return EV_RESIZE;
 	if (!j->awaited && starting && j->lost && !j->request->check)
 		return EV_SHORT;
 	if (!j->awaited && j->phase == JOB_PLACE && j->request->plan != PLAN_OFF)
@@ -276,6 +296,7 @@ void phase_await(struct job *j)
 {
 	j->awaited = j->phase == JOB_RUN     ? j->plan.np - j->ended
 		     : j->phase == JOB_CLOSE ? j->cleanup.running
+		     : j->phase == JOB_WAIT  ? j->growth.lacks_hosts
 					     : 0;
 	/* Once ranks have ended well, the work is over, and a newcomer that was in no
 	 * world has none. */
@@ -308,6 +329,8 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 		return now_ms + CAUSE_MS;
 	case JOB_STOP:
 		return now_ms + j->grace_ms + CONFIRM_MS;
+	case JOB_WAIT:
+		return now_ms + (uint64_t)j->request->growing.timeout_ms;
 	case JOB_CLOSE:
 		close_ms = now_ms + phase_close_ms(j);
 		return j->cleanup.until_ms > close_ms && j->signals.interrupts < 3
@@ -334,7 +357,7 @@ int phase_status(const struct job *j)
 							   j->ended == j->plan.np);
 	if (cause >= 0)
 		return outcome_status(&j->rank[cause].ending);
-	if (j->check_failed)
+	if (j->checks.failed)
 		return EXIT_START;
 	if (j->lost)
 		return j->ran ? EXIT_LOST : EXIT_START;

@@ -13,6 +13,7 @@
  *   FAIL    stop_ack                             0.8 s
  *   STOP    cleared                              the grace and 7 s
  *   DRAIN   that the output is written           -
+ *   WAIT    hosts, if too few are left           --elastic-timeout
  *   CLOSE   the end of its stream, and cleanups  3 s, cleanups 6 s
  *
  * Each host has a phase of its own, with a table of its own: the phase of the job
@@ -38,6 +39,7 @@ enum host_event {
 	RUN_EV_CLOSED,
 	RUN_EV_LOST,
 	RUN_EV_EPOCH, /* the next one begins */
+	RUN_EV_RETRY, /* it was lost, and may be there again */
 	RUN_EVENTS
 };
 
@@ -50,6 +52,7 @@ enum job_event {
 	EV_AGAIN,   /* all is there, and all ranks shall start again */
 	EV_LATE,    /* the deadline passed */
 	EV_FAILED,  /* a rank or host failed, and that ends the job */
+	EV_RESIZE,  /* the hosts are others now: all ranks shall start anew */
 	EV_ERROR,   /* an act failed */
 	EV_LIMIT,   /* --timeout */
 	EV_UNREAD,  /* stdout or stderr has no reader */
@@ -62,28 +65,31 @@ enum job_event {
 
 enum job_act {
 	ACT_NONE,
-	ACT_PLACE,          /* map ranks to hosts, send the job */
-	ACT_PRINT_PLAN,     /* and shut the agents down */
-	ACT_CHECK,          /* ask the hosts what a start would meet */
-	ACT_SAY_CHECK,      /* what they answered; and shut the agents down */
-	ACT_START,          /* the ranks */
-	ACT_RESTART,        /* the next epoch: its agents */
-	ACT_SHUTDOWN,       /* the agents */
-	ACT_GIVE_UP_LATE,   /* hosts that did not answer at the start */
-	ACT_GIVE_UP_SILENT, /* hosts that did not say `cleared`, unless output waits */
-	ACT_GIVE_UP_ALL,    /* mute the output, clean no host up */
-	ACT_SAY_ERROR,      /* what failed; and shut the agents down */
-	ACT_SAY_ERROR_STOP, /* the same, but KILL the ranks */
-	ACT_SAY_LOST,       /* hosts that did not come up, before a job was sent */
-	ACT_SAY_LOST_STOP,  /* the same, and agents give their ranks' berths up */
-	ACT_SAY_CAUSE,      /* the agents have been told to stop */
-	ACT_SAY_CAUSE_KILL, /* and KILL follows at once */
-	ACT_SAY_LIMIT,      /* --timeout; shut the agents down */
-	ACT_SAY_LIMIT_STOP, /* --timeout; TERM, and KILL after the grace */
-	ACT_SAY_LIMIT_ONLY, /* if it cancels a restart */
-	ACT_DRAIN,          /* lines without an end are passed on */
-	ACT_STOP,           /* TERM to the ranks, and KILL after the grace */
-	ACT_KILL_SAID,      /* the ranks, as the user asked: say so */
+	ACT_PLACE,           /* map ranks to hosts, send the job */
+	ACT_PRINT_PLAN,      /* and shut the agents down */
+	ACT_CHECK,           /* ask the hosts what a start would meet */
+	ACT_SAY_CHECK,       /* what they answered; and shut the agents down */
+	ACT_START,           /* the ranks */
+	ACT_AWAIT_HOSTS,     /* say so, if too few are left */
+	ACT_RESTART,         /* the next epoch: its agents */
+	ACT_SHUTDOWN,        /* the agents */
+	ACT_GIVE_UP_LATE,    /* hosts that did not answer at the start */
+	ACT_GIVE_UP_SILENT,  /* hosts that did not say `cleared`, unless output waits */
+	ACT_GIVE_UP_ALL,     /* mute the output, clean no host up */
+	ACT_SAY_ERROR,       /* what failed; and shut the agents down */
+	ACT_SAY_ERROR_STOP,  /* the same, but KILL the ranks */
+	ACT_SAY_LOST,        /* hosts that did not come up, before a job was sent */
+	ACT_SAY_LOST_STOP,   /* the same, and agents give their ranks' berths up */
+	ACT_SAY_RESIZE_STOP, /* TERM, and KILL after the grace */
+	ACT_SAY_FEW,         /* hosts did not come in time; shut the agents down */
+	ACT_SAY_CAUSE,       /* the agents have been told to stop */
+	ACT_SAY_CAUSE_KILL,  /* and KILL follows at once */
+	ACT_SAY_LIMIT,       /* --timeout; shut the agents down */
+	ACT_SAY_LIMIT_STOP,  /* --timeout; TERM, and KILL after the grace */
+	ACT_SAY_LIMIT_ONLY,  /* if it cancels a restart */
+	ACT_DRAIN,           /* lines without an end are passed on */
+	ACT_STOP,            /* TERM to the ranks, and KILL after the grace */
+	ACT_KILL_SAID,       /* the ranks, as the user asked: say so */
 	ACT_STOP_AFTER_SIGNAL, /* the grace of a signal is over */
 	ACT_STOP_ENDED,        /* all ranks have ended: what they left */
 	ACT_INTERRUPT,         /* SIGINT to the ranks; the grace begins */

@@ -60,7 +60,7 @@ struct rank_status *rank_status_open(const struct epoch *e,
 	*s = (struct rank_status){ .epoch = *e, .uses = *uses };
 	s->op = xcalloc(e->plan->np, sizeof *s->op);
 	s->named_ms = xcalloc(e->plan->np, sizeof *s->named_ms);
-	s->host = xcalloc(e->agents->n, sizeof *s->host);
+	s->host = xcalloc(e->plan->nhosts, sizeof *s->host);
 	s->timer = event_new(e->base, -1, 0, status_on_late, s);
 	return s;
 }
@@ -78,7 +78,7 @@ static void query_end(struct rank_status *s)
 	rank_set_free(&q->requests);
 	rank_set_free(&q->reporters);
 	*q = (struct query){ 0 };
-	for (size_t i = 0; i < s->epoch.agents->n; i++)
+	for (size_t i = 0; i < s->epoch.plan->nhosts; i++)
 		s->host[i].now = false;
 }
 
@@ -379,7 +379,7 @@ static void status_ask(struct rank_status *s, uint32_t host)
 
 static void ask_all(struct rank_status *s)
 {
-	for (uint32_t i = 0; i < s->epoch.agents->n; i++)
+	for (uint32_t i = 0; i < s->epoch.plan->nhosts; i++)
 		status_ask(s, i);
 	if (!s->query.nasked)
 		status_finish(s);
@@ -448,7 +448,7 @@ const char *rank_status_stall(struct rank_status *s, const struct host *h,
 	if (st) {
 		rank_set_add(&st->waiting, m->rank);
 		rank_set_add(&s->query.reporters, m->rank);
-		for (size_t i = 0; i < s->epoch.agents->n; i++)
+		for (size_t i = 0; i < s->epoch.plan->nhosts; i++)
 			status_ask(s, (uint32_t)i);
 	}
 	rank_set_free(&missing);

@@ -415,17 +415,33 @@ void report_add_budget(struct str *out, const struct job *j)
 	}
 }
 
-void report_restart(struct job *j)
+void report_restart(struct job *j, bool resized)
 {
 	struct str most = { 0 };
 
 	if (j->request->verbosity < 0)
 		return;
-	report_add_budget(&most, j);
-	report_note(j, "runner: restart %s: %u rank%s on %u host%s", str_text(&most),
+	if (resized) {
+		str_add(&most, "start");
+	} else {
+		str_add(&most, "restart ");
+		report_add_budget(&most, j);
+	}
+	report_note(j, "runner: %s: %u rank%s on %u host%s", str_text(&most),
 		    j->plan.np, str_plural(j->plan.np), j->plan.nodes,
 		    str_plural(j->plan.nodes));
 	str_free(&most);
+}
+
+void report_resize(struct job *j)
+{
+	const uint32_t n = j->plan.np - j->ended;
+
+	if (j->request->verbosity >= 0)
+		report_note(j,
+			    "runner: the hosts are others now: ending %u rank%s, to "
+			    "start as many as there is room for",
+			    n, str_plural(n));
 }
 
 void report_replaced(struct job *j, uint32_t rank)

@@ -10,8 +10,10 @@
 /* Append "3 of 5" or "3, at most 5 in 3600 s": the restarts, and how many there may
  * be. */
 void report_add_budget(struct str *out, const struct job *j);
-/* All ranks start again. */
-void report_restart(struct job *j);
+/* All ranks start again: after a failure, or since the hosts are others. */
+void report_restart(struct job *j, bool resized);
+/* They are ended for that. */
+void report_resize(struct job *j);
 /* RANK has failed, and it alone starts again. */
 void report_replaced(struct job *j, uint32_t rank);
 /* It is in a world of RANKS of libberth. */

@@ -6,6 +6,7 @@
 
 #include "common/loop.h"
 #include "launcher/job/acts.h"
+#include "launcher/job/growth.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
@@ -130,13 +131,15 @@ void job_open(struct job *j, const struct request *r, const struct selection *ho
 		(struct agents){ .base = j->base,
 				 .host = hosts->host,
 				 .n = hosts->n,
+				 .most = hosts->n,
 				 .setup = hosts->setup,
 				 .host_timeout_ms = (uint64_t)r->reach.host_timeout_ms,
 				 .events = &messages_events,
 				 .ctx = j };
 	j->agents.setup.base = j->base;
+	growth_open(j);
 	for (size_t i = 0; i < hosts->n; i++)
-		hosts->host[i].agents = &j->agents;
+		j->agents.host[i].agents = &j->agents;
 }
 
 static bool slots_known(const struct job *j)
@@ -223,6 +226,7 @@ void job_free(struct job *j)
 {
 	struct ssh_pool *pool = j->agents.setup.pool;
 
+	growth_close(&j->growth);
 	acts_forget_ranks(j);
 	free(j->rank);
 	free(j->run);

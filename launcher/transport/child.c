@@ -387,6 +387,13 @@ void child_kill(struct child *c)
 	child_close(c);
 }
 
+void child_kill_all(struct child *c)
+{
+	if (c->pid)
+		kill(-c->pid, SIGKILL);
+	child_kill(c);
+}
+
 void child_wait_all(unsigned ms)
 {
 	uint64_t until = clock_ms() + ms, now;

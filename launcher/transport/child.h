@@ -38,6 +38,8 @@ void child_forget_said(struct child *c);
 void child_close(struct child *c);
 void child_stop(struct child *c);
 void child_kill(struct child *c);
+/* As child_kill(); so are the processes of its group. */
+void child_kill_all(struct child *c);
 
 /* Execute PATH with ARGV in the environment ENV for another module, which reads and
  * writes its stdin and stdout at *SOCK and closes that.  NULL with errno.

@@ -265,10 +265,6 @@ hides() { # STATUS OPTION...
 }
 
 @test "what could change which processes run, where, or with what input is refused" {
-	refused --min-np 1
-	refused --max-np 2
-	refused --host-discovery-script ./d
-	refused --slots-per-host 2
 	refused --npersocket 2
 	refused --nolocal
 	refused --cpu-set 0

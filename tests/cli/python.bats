@@ -161,8 +161,8 @@ print(berth.run(job.work, [1], np=1)[0][0])'
 	says 'RuntimeError: rank 1 raised:' 'in fails' "KeyError: 'popitem(): dictionary is empty'"
 	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job, os; berth.run(job.fails, (os.abort,), np=2)'
 	says 'was ended by SIGABRT' 'RuntimeError: runner ended with status 134'
-	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job; berth.run(job.work, (1,), np=2, min_np=1)'
-	says "runner: '--min-np' of horovodrun is not supported" 'RuntimeError: runner ended with status 2'
+	run -1 timeout -k 5 60 /usr/bin/python3 -c 'import berth, job; berth.run(job.work, (1,), np=2, min_np=3)'
+	says "runner: the number of ranks is to be 2, at least 3" 'RuntimeError: runner ended with status 2'
 	run -1 timeout -k 5 60 /usr/bin/python3 -c '
 import sys
 sys.modules["cloudpickle"] = None

@@ -70,8 +70,10 @@ static void say_hosts(struct str *s, const struct request *r)
 	say_time(s, "timeout", r->timeout_ms, 0);
 	say_time(s, "grace", r->kill_grace_ms, 10000);
 	say_number(s, "gracegiven", r->kill_grace_given, 0);
-	say_number(s, "keepgoing", r->keep_going, 0);
+	say_number(s, "keepgoing", r->lives.keep_going, 0);
 	say_number(s, "restarts", r->lives.restarts, 0);
+	if (r->growing.min_np)
+		str_addf(s, " %d-%d", r->growing.min_np, r->growing.max_np);
 }
 
 static void say_rest(struct str *s, const struct request *r)

@@ -7,9 +7,8 @@
 #define SHOW_HINT " | write ranks, ranges, 'errors', 'all' or 'none': 0,8-11,errors"
 #define EXPORT_HINT " | write NAME, NAME=VALUE or 'PREFIX*'"
 #define HOSTS_HINT " | give only one of -H, --hostfile and --rankfile"
-#define ELASTIC                                                                        \
-	" of horovodrun is not supported | jobs have a fixed size here: give -np and " \
-	"-H"
+#define RANGE_HINT                                                                     \
+	" | --min-np may be no higher than -np, and -np no higher than --max-np"
 #define TRY_HINT "write the program after the options: runner -np 2 python train.py"
 #define MAP_HINT                                                                       \
 	"slot, node, ppr:N:node, ppr:N:socket and ppr:N:numa say how many ranks a "    \
@@ -463,15 +462,41 @@ static const struct {
 	  " error --cycle-time-ms: '-1' is not a number of 0 or more" },
 	{ "--cycle-time-ms nan a",
 	  " error --cycle-time-ms: 'nan' is not a number of 0 or more" },
-	{ "--min-np 2 a", " error '--min-np'" ELASTIC },
-	{ "--host-discovery-script s a", " error '--host-discovery-script'" ELASTIC },
-	{ "--blacklist-cooldown-range 1 2 a",
-	  " error '--blacklist-cooldown-range'" ELASTIC },
+	{ "--min-np 2 a",
+	  " error a number of ranks that follows the hosts needs a highest "
+	  "one | give --max-np or -np" },
+	{ "-np 4 --min-np 2 a", " restarts=3 2-4 np=4 [a]" },
+	{ "--max-np 4 --restarts 0 a", " 1-4 [a]" },
+	{ "--min-np 2 --max-np 4 --reset-limit 5 a", " restarts=5 2-4 [a]" },
+	{ "-np 2 --host-discovery-script s a", " restarts=3 2-2 np=2 [a]" },
+	{ "--max-np 2 --host-discovery-script s a", " restarts=3 1-2 [a]" },
+	{ "-np 2 --host-discovery-script s -H b a",
+	  " error '--host-discovery-script' cannot follow another option that "
+	  "names hosts" HOSTS_HINT },
+	{ "-np 2 --min-np 3 a",
+	  " error the number of ranks is to be 2, at least 3 and at "
+	  "most 2" RANGE_HINT },
+	{ "-np 2 --max-np 1 a",
+	  " error the number of ranks is to be 2, at least 1 and at "
+	  "most 1" RANGE_HINT },
+	{ "--min-np 3 --max-np 2 a",
+	  " error the number of ranks is to be 3, at least 3 and "
+	  "at most 2" RANGE_HINT },
+	{ "-np 1 --max-np 2 a : -np 1 b",
+	  " error the number of ranks can change only in a job of one program, and "
+	  "without "
+	  "--rankfile | leave out --min-np, --max-np and --host-discovery-script" },
+	{ "-np 2 --blacklist-cooldown-range 1 2 a", " np=2 [a]" },
+	{ "-np 2 --blacklist-cooldown-range 1 x a",
+	  " error --blacklist-cooldown-range: 'x' is not a number from 0 to 86400" },
 	{ "--mpi a", " [a]" },
 	/* torchrun */
 	{ "--nnodes=2 --nproc-per-node=8 a", " ppn=8 nodes=2 [a]" },
+	{ "--nnodes 1:2 --nproc-per-node 4 a", " ppn=4 restarts=3 4-8 [a]" },
 	{ "--nnodes 1:2 a",
-	  " error '--nnodes 1:2' of torchrun is not supported | " NODES },
+	  " error --nnodes 1:2 needs the number of ranks on each host | give "
+	  "--nproc-per-node, or --min-np and --max-np" },
+	{ "--nnodes 2:1 a", " error --nnodes: '1' is not a number from 2 to 65536" },
 	{ "--nnodes x a", " error --nnodes: 'x' is not a number from 1 to 65536" },
 	{ "--nnodes 0 a", " error --nnodes: '0' is not a number from 1 to 65536" },
 	{ "--nproc_per_node=gpu a",

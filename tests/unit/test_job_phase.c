@@ -21,46 +21,49 @@
 		JOB_##phase, act                                                       \
 	}
 
-/* By event: LAUNCH, PLACE, CHECK, RUN, FAIL, STOP, DRAIN, CLOSE. */
+/* By event: LAUNCH, PLACE, CHECK, RUN, FAIL, STOP, DRAIN, WAIT, CLOSE. */
 static const struct phase_step expected[EV_COUNT][JOB_DONE - JOB_LAUNCH] = {
 	[EV_NONE] = { NOTHING },
 	[EV_ALL] = { TO(PLACE, ACT_PLACE), TO(RUN, ACT_START), TO(CLOSE, ACT_SAY_CHECK),
 		     TO(STOP, ACT_STOP_ENDED), TO(STOP, ACT_SAY_CAUSE),
 		     TO(DRAIN, ACT_DRAIN), TO(CLOSE, ACT_SHUTDOWN),
-		     TO(DONE, ACT_NONE) },
+		     TO(LAUNCH, ACT_RESTART), TO(DONE, ACT_NONE) },
 	/* a host is missing when all others are there (3) */
 	[EV_SHORT] = { TO(DRAIN, ACT_SAY_LOST), TO(STOP, ACT_SAY_LOST_STOP) },
 	[EV_PLANNED] = { NOTHING, TO(CLOSE, ACT_PRINT_PLAN) },
 	[EV_CHECK] = { NOTHING, TO(CHECK, ACT_CHECK) },
 	[EV_AGAIN] = { NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING,
-		       TO(LAUNCH, ACT_RESTART) },
+		       TO(WAIT, ACT_AWAIT_HOSTS) },
 	[EV_LATE] = { STAY(ACT_GIVE_UP_LATE), STAY(ACT_GIVE_UP_LATE),
 		      STAY(ACT_GIVE_UP_LATE), TO(STOP, ACT_STOP_AFTER_SIGNAL),
 		      TO(STOP, ACT_SAY_CAUSE), STAY(ACT_GIVE_UP_SILENT), NOTHING,
-		      TO(DONE, ACT_NONE) },
+		      TO(CLOSE, ACT_SAY_FEW), TO(DONE, ACT_NONE) },
 	[EV_FAILED] = { NOTHING, NOTHING, NOTHING, TO(FAIL, ACT_STOP) },
+	[EV_RESIZE] = { NOTHING, NOTHING, NOTHING, TO(STOP, ACT_SAY_RESIZE_STOP) },
 	[EV_ERROR] = { TO(CLOSE, ACT_SAY_ERROR), TO(CLOSE, ACT_SAY_ERROR),
 		       TO(CLOSE, ACT_SAY_ERROR), TO(STOP, ACT_SAY_ERROR_STOP), NOTHING,
-		       NOTHING, TO(CLOSE, ACT_SAY_ERROR) },
+		       NOTHING, TO(CLOSE, ACT_SAY_ERROR), TO(CLOSE, ACT_SAY_ERROR) },
 	[EV_LIMIT] = { TO(CLOSE, ACT_SAY_LIMIT), TO(CLOSE, ACT_SAY_LIMIT),
 		       TO(CLOSE, ACT_SAY_LIMIT), TO(STOP, ACT_SAY_LIMIT_STOP),
 		       STAY(ACT_SAY_LIMIT_ONLY), STAY(ACT_SAY_LIMIT_ONLY),
-		       STAY(ACT_SAY_LIMIT_ONLY) },
+		       STAY(ACT_SAY_LIMIT_ONLY), TO(CLOSE, ACT_SAY_LIMIT) },
 	[EV_UNREAD] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
 			TO(CLOSE, ACT_SHUTDOWN), TO(STOP, ACT_STOP), NOTHING, NOTHING,
-			TO(CLOSE, ACT_SHUTDOWN) },
+			TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN) },
 	[EV_INT1] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
 		      TO(CLOSE, ACT_SHUTDOWN), STAY(ACT_INTERRUPT),
-		      TO(STOP, ACT_SAY_CAUSE_KILL), TO(STOP, ACT_KILL_SAID) },
+		      TO(STOP, ACT_SAY_CAUSE_KILL), TO(STOP, ACT_KILL_SAID), NOTHING,
+		      TO(CLOSE, ACT_SHUTDOWN) },
 	[EV_INT2] = { NOTHING, NOTHING, NOTHING, TO(STOP, ACT_KILL_SAID), NOTHING,
-		      TO(STOP, ACT_KILL_SAID) },
+		      TO(STOP, ACT_KILL_SAID), NOTHING, TO(CLOSE, ACT_SHUTDOWN) },
 	[EV_INT3] = { TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
 		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
 		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
-		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(DONE, ACT_NONE) },
+		      TO(CLOSE, ACT_GIVE_UP_ALL), TO(CLOSE, ACT_GIVE_UP_ALL),
+		      TO(DONE, ACT_NONE) },
 	[EV_TERM] = { TO(CLOSE, ACT_SHUTDOWN), TO(CLOSE, ACT_SHUTDOWN),
 		      TO(CLOSE, ACT_SHUTDOWN), STAY(ACT_TERMINATE), STAY(ACT_FORWARD),
-		      STAY(ACT_FORWARD) },
+		      STAY(ACT_FORWARD), NOTHING, TO(CLOSE, ACT_SHUTDOWN) },
 };
 
 START_TEST(each_cell)
@@ -90,7 +93,9 @@ static struct plan_rank plan_ranks[4] = { [2] = { .host = 1 }, [3] = { .host = 1
 
 static void setup(void)
 {
-	r = (struct request){ .reach.start_timeout_ms = 30000, .kill_grace_ms = 10000 };
+	r = (struct request){ .reach.start_timeout_ms = 30000,
+			      .kill_grace_ms = 10000,
+			      .growing.timeout_ms = 600000 };
 	memset(ranks, 0, sizeof ranks);
 	j = (struct job){ .request = &r, .epoch = 1, .ran = true, .rank = ranks };
 	j.plan.np = 4;
@@ -196,7 +201,7 @@ START_TEST(a_check_follows_place)
 	j.ran = false;
 	j.lost = false;
 	ck_assert_int_eq(phase_status(&j), 0);
-	j.check_failed = true;
+	j.checks.failed = true;
 	ck_assert_int_eq(phase_status(&j), 240);
 	j.signo = SIGTERM;
 	ck_assert_int_eq(phase_status(&j), 143);
@@ -224,7 +229,7 @@ END_TEST
 /* All ranks of the lost host may have ended well. */
 START_TEST(keep_going)
 {
-	r.keep_going = true;
+	r.lives.keep_going = true;
 	fails(1, 5, 3);
 	DUE(EV_NONE);
 	j.lost = true;
@@ -245,7 +250,7 @@ START_TEST(refused)
 	static const bool says[] = {
 		[JOB_LAUNCH] = true, [JOB_PLACE] = true, [JOB_CHECK] = true,
 		[JOB_RUN] = true,    [JOB_FAIL] = false, [JOB_STOP] = false,
-		[JOB_DRAIN] = true,  [JOB_CLOSE] = false
+		[JOB_DRAIN] = true,  [JOB_WAIT] = true,  [JOB_CLOSE] = false
 	};
 
 	j.refused = true;
@@ -283,6 +288,32 @@ START_TEST(restarts_in_a_span)
 	at_ms[0] = 500;
 	DUE(EV_AGAIN);
 	j.account.restarts.at_ms = NULL;
+}
+END_TEST
+
+/* Other hosts are there: no restart is taken for it, and a failure comes first. */
+START_TEST(resizes)
+{
+	j.growth.resizes = true;
+	DUE(EV_RESIZE);
+	j.grace_signo = SIGTERM;
+	DUE(EV_NONE);
+	j.grace_signo = 0;
+	fails(2, 5, 3);
+	DUE(EV_FAILED);
+	j.phase = JOB_DRAIN;
+	j.awaited = 0;
+	DUE(EV_AGAIN);
+	j.signo = SIGTERM;
+	DUE(EV_ALL);
+	j.signo = 0;
+	j.phase = JOB_WAIT;
+	DUE(EV_ALL);
+	j.growth.lacks_hosts = true;
+	phase_await(&j);
+	DUE(EV_NONE);
+	j.deadline_ms = 1000;
+	DUE(EV_LATE);
 }
 END_TEST
 
@@ -347,7 +378,7 @@ START_TEST(phases_last)
 		uint64_t ms; /* 0: for ever */
 	} rows[] = { { JOB_LAUNCH, 32000 }, { JOB_PLACE, 32000 }, { JOB_CHECK, 32000 },
 		     { JOB_RUN, 0 },        { JOB_FAIL, 800 },    { JOB_STOP, 12000 },
-		     { JOB_DRAIN, 0 },      { JOB_CLOSE, 3000 } };
+		     { JOB_DRAIN, 0 },      { JOB_WAIT, 600000 }, { JOB_CLOSE, 3000 } };
 
 	j.grace_ms = 5000;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -386,6 +417,7 @@ static void with_hosts(void)
 	j.agents.n = HOSTS;
 	j.run = runs;
 	j.plan.node = node;
+	j.plan.nhosts = HOSTS;
 }
 
 START_TEST(phases_await)
@@ -457,6 +489,7 @@ static const enum host_phase host_steps[RUN_EVENTS][RUN_PHASES] = {
 	[RUN_EV_EPOCH] = { [RUN_PLACING] = RUN_PLACING,
 			   [RUN_CLEARED] = RUN_PLACING,
 			   [RUN_GONE] = RUN_DROPPED },
+	[RUN_EV_RETRY] = { [RUN_GONE] = RUN_LEFT, [RUN_DROPPED] = RUN_LEFT },
 };
 
 /* Anything comes at any time.  What is awaited stays counted, and an event that cannot
@@ -479,12 +512,8 @@ START_TEST(hosts_walk)
 			j.phase = JOB_LAUNCH + rand() % (JOB_DONE - JOB_LAUNCH);
 			phase_await(&j);
 		}
-		if (at == RUN_DROPPED) /* for ever: another host takes its place */
-			runs[i].phase = RUN_NONE;
-		else
-			ck_assert(phase_host(&j, i, ev) == (want != RUN_NONE));
-		if (at != RUN_DROPPED)
-			ck_assert_int_eq(runs[i].phase, want ? want : at);
+		ck_assert(phase_host(&j, i, ev) == (want != RUN_NONE));
+		ck_assert_int_eq(runs[i].phase, want ? want : at);
 		seen[runs[i].phase]++;
 		awaited = j.awaited;
 		phase_await(&j);
@@ -494,7 +523,7 @@ START_TEST(hosts_walk)
 		ck_assert_uint_gt(seen[at], 0);
 	for (enum host_event ev = 0; ev < RUN_EVENTS; ev++) {
 		runs[0].phase = RUN_DROPPED;
-		ck_assert(!phase_host(&j, 0, ev));
+		ck_assert(phase_host(&j, 0, ev) == (ev == RUN_EV_RETRY));
 	}
 }
 END_TEST
@@ -582,6 +611,7 @@ int main(void)
 	tcase_add_test(t, no_reader_comes_first);
 	tcase_add_test(t, restarts);
 	tcase_add_test(t, restarts_in_a_span);
+	tcase_add_test(t, resizes);
 	tcase_add_test(t, one_starts_again);
 	tcase_add_test(t, phases_last);
 	tcase_add_test(t, phases_await);

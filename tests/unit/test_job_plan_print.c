@@ -39,7 +39,9 @@ static struct job make_job(size_t n, const struct made *const *made,
 	j.agents.host = xcalloc(n, sizeof *j.agents.host);
 	j.run = xcalloc(n, sizeof *j.run);
 	j.rank = xcalloc(2 * n, sizeof *j.rank);
-	j.plan = (struct plan){ .np = (uint32_t)(2 * n), .nodes = (uint32_t)n };
+	j.plan = (struct plan){ .np = (uint32_t)(2 * n),
+				.nhosts = (uint32_t)n,
+				.nodes = (uint32_t)n };
 	j.plan.rank = xcalloc(2 * n, sizeof *j.plan.rank);
 	j.plan.node = xcalloc(n, sizeof *j.plan.node);
 	j.plan.local_size = xcalloc(n, sizeof *j.plan.local_size);

@@ -76,6 +76,9 @@ def run(func: Callable[..., R], args: Sequence[object] = (), kwargs: Mapping[str
     EXECUTABLE: the Python of the ranks, on each host; this one.
     START_TIMEOUT: seconds.
 
+    MIN_NUM_PROC, MAX_NUM_PROC: the number of ranks follows the hosts; the list has as many results as there
+    were ranks at the end.
+
     The others are options of runner's.  cloudpickle, if it is there, lets FUNC be of any kind; else FUNC must
     be importable on each host.
 
@@ -93,13 +96,14 @@ def run(func: Callable[..., R], args: Sequence[object] = (), kwargs: Mapping[str
     if network_interface:
         given["network_interfaces"] = network_interface
     ranks = num_proc if np is None else np
-    if not hosts and not hostfile:
+    if not hosts and not hostfile and not host_discovery_script:
         given["hosts"] = f"localhost:{ranks}"
     mark = f"berth-{secrets.token_hex(16)}"
     command = [runner_path(), "-np", str(ranks), "--stdin", "all", "--show", "all", *_folder(executable),
                *_words(given), executable or sys.executable, "-c", _RANK]
     status, ends = _start(command, _payload(mark, func, args, kwargs or {}), mark)
-    return _results(ends, ranks, status)
+    changes = given.keys() & {"min_num_proc", "max_num_proc", "host_discovery_script"}
+    return _results(ends, max(ends, default=-1) + 1 if changes else ranks, status)
 
 
 def _folder(executable: str | None) -> List[str]:

@@ -1,0 +1,220 @@
+#include "launcher/job/growth.h"
+
+#include <event2/event.h>
+
+#include "common/loop.h"
+#include "launcher/hosts/discovery.h"
+#include "launcher/hosts/select.h"
+#include "launcher/job/cleanup.h"
+#include "launcher/job/fence.h"
+#include "launcher/job/job_plan.h"
+#include "launcher/job/phase.h"
+#include "launcher/job/report.h"
+
+enum { HOSTS_MORE = 4096 }; /* that the script may name, beyond --max-np */
+
+void growth_lost(struct job *j, size_t host)
+{
+	const long *cooldown_ms = j->request->growing.cooldown_ms;
+	struct host_run *run = &j->run[host];
+	uint64_t ms = (uint64_t)cooldown_ms[0];
+
+	if (!j->growth.tick)
+		return;
+	for (uint32_t i = 0; i < run->losses && ms < (uint64_t)cooldown_ms[1]; i++)
+		ms *= 2;
+	if (ms > (uint64_t)cooldown_ms[1])
+		ms = (uint64_t)cooldown_ms[1];
+	run->losses++;
+	run->blocked_ms = clock_ms() + ms;
+}
+
+/* ---- hosts that are tried ---- */
+
+/* Agents start on hosts that could give the job more ranks, or, if it lacks some, any.
+ * Those of the plan have, or had, one. */
+static void try_hosts(struct job *j)
+{
+	const uint64_t start_ms = (uint64_t)j->request->reach.start_timeout_ms;
+	const bool full = j->phase == JOB_RUN &&
+			  j->plan.np >= (uint32_t)j->request->growing.max_np;
+
+	for (size_t i = 0; i < j->agents.n && !full; i++) {
+		struct host_run *run = &j->run[i];
+		struct host *h = &j->agents.host[i];
+
+		if (run->unnamed || run->unkillable || clock_ms() < run->blocked_ms ||
+		    (j->phase == JOB_RUN && job_needs(j, i)))
+			continue;
+		if (h->state == HOST_LOST && run->unconfirmed)
+			cleanup_send(j, h); /* first nothing is to be left there */
+		else if (h->state == HOST_LOST && phase_host(j, i, RUN_EV_RETRY))
+			h->state = HOST_IDLE;
+		if ((h->state == HOST_IDLE || h->state == HOST_CLOSED) &&
+		    phase_host(j, i, RUN_EV_START)) {
+			j->agents.setup.deadline_ms = clock_ms() + start_ms;
+			agents_start(&j->agents, h);
+		}
+	}
+}
+
+/* ---- what the job does then ---- */
+
+/* A host is to be left, or to have fewer ranks. */
+static bool is_one_too_full(const struct job *j)
+{
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const int slots = j->agents.host[i].slots;
+
+		if (job_needs(j, i) &&
+		    (j->run[i].unnamed || (slots >= 0 && !j->request->per_host &&
+					   !j->request->oversubscribe &&
+					   j->plan.local_size[i] > (uint32_t)slots)))
+			return true;
+	}
+	return false;
+}
+
+void growth_look(struct job *j)
+{
+	struct growth *g = &j->growth;
+
+	if (!g->tick)
+		return;
+	if (j->phase == JOB_WAIT) {
+		try_hosts(j);
+		g->lacks_hosts = !job_plan_possible(j, false);
+		j->awaited = g->lacks_hosts;
+	}
+	/* Ranks that change their world by themselves would lose what they have. */
+	if (j->phase != JOB_RUN || j->ended || fence_any_is_elastic(j->serves.fence))
+		return;
+	try_hosts(j);
+	g->resizes = is_one_too_full(j) || job_plan_possible(j, true) > j->plan.np;
+}
+
+/* ---- what the script says ---- */
+
+static size_t find_host(const struct job *j, const char *name)
+{
+	size_t i = 0;
+
+	while (i < j->agents.n && strcmp(j->agents.host[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+static void log_host(struct job *j, const char *event, const char *name)
+{
+	events_begin(j->events, event);
+	events_text(j->events, "host", name);
+	events_end(j->events);
+}
+
+/* Hosts that were not named before. */
+static void add_hosts(struct job *j, const struct hosts *more)
+{
+	const size_t before = j->agents.n;
+	struct strv notes = { 0 };
+	struct err e = { 0 };
+
+	if (hosts_select_more(&j->agents, more, j->request, &notes, &e))
+		report_error(j, &e);
+	for (size_t i = 0; i < notes.n && j->request->verbosity >= 0; i++)
+		report_note(j, "runner: %s", notes.v[i]);
+	strv_free(&notes);
+	j->run = xreallocarray(j->run, j->agents.n, sizeof *j->run);
+	j->account.usage =
+		xreallocarray(j->account.usage, j->agents.n, sizeof *j->account.usage);
+	for (size_t i = before; i < j->agents.n; i++) {
+		j->run[i] = (struct host_run){ 0 };
+		j->account.usage[i] = (struct usage){ 0 };
+		log_host(j, "host found", j->agents.host[i].name);
+	}
+}
+
+/* The script names HOSTS now. */
+static void take_hosts(struct job *j, const struct hosts *hosts)
+{
+	struct hosts more = { xcalloc(hosts->n, sizeof *more.v), 0 };
+	bool *named;
+
+	for (size_t i = 0; i < hosts->n; i++)
+		if (find_host(j, hosts->v[i].name) == j->agents.n)
+			more.v[more.n++] = hosts->v[i];
+	if (more.n)
+		add_hosts(j, &more);
+	free(more.v);
+	named = xcalloc(j->agents.n, sizeof *named);
+	for (size_t i = 0; i < hosts->n; i++) {
+		const size_t at = find_host(j, hosts->v[i].name);
+
+		if (at == j->agents.n || !j->agents.host[at].transport)
+			continue;
+		named[at] = true;
+		j->agents.host[at].slots = hosts->v[i].slots;
+		j->agents.host[at].max_slots = hosts->v[i].max_slots;
+	}
+	for (size_t i = 0; i < j->agents.n; i++) {
+		if (!named[i] && !j->run[i].unnamed)
+			log_host(j, "host left", j->agents.host[i].name);
+		j->run[i].unnamed = !named[i];
+	}
+	free(named);
+}
+
+static void growth_on_found(void *ctx, struct hosts *hosts, const struct err *e)
+{
+	struct job *j = ctx;
+
+	if (e && !j->growth.script_failed)
+		report_error(j, e);
+	j->growth.script_failed = e;
+	if (e)
+		return;
+	take_hosts(j, hosts);
+	hosts_free(hosts);
+	growth_look(j);
+}
+
+/* ---- its clock ---- */
+
+static void growth_on_tick(evutil_socket_t fd, short what, void *ctx)
+{
+	struct job *j = ctx;
+
+	(void)fd;
+	(void)what;
+	if (j->phase != JOB_RUN && j->phase != JOB_WAIT)
+		return;
+	if (j->growth.script)
+		discovery_ask(j->growth.script);
+	else
+		growth_look(j);
+}
+
+void growth_open(struct job *j)
+{
+	const struct growing *g = &j->request->growing;
+	struct agents *a = &j->agents;
+
+	if (!g->min_np)
+		return;
+	if (g->script) {
+		a->most = a->n + HOSTS_MORE;
+		a->host = xreallocarray(a->host, a->most, sizeof *a->host);
+		j->growth.script = discovery_open(j->base, g->script,
+						  g->slots ? g->slots : SLOTS_AUTO,
+						  growth_on_found, j);
+	}
+	j->growth.tick = event_new(j->base, -1, EV_PERSIST, growth_on_tick, j);
+	loop_after_ms(j->growth.tick, DISCOVERY_EVERY_MS);
+}
+
+void growth_close(struct growth *g)
+{
+	discovery_close(g->script);
+	if (g->tick)
+		event_free(g->tick);
+	*g = (struct growth){ 0 };
+}

@@ -1,0 +1,169 @@
+#!/usr/bin/env bats
+# limit_s: 300
+# takes_s: 4
+# more: power cuts, hosts that do not come, too few hosts
+# shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
+# A number of ranks that follows the hosts: --min-np, --max-np, --host-discovery-script.
+load jobs
+
+setup_file() {
+	cluster_up 4
+	[ -z "$(why_no_cluster)" ] || return 0
+	mark_clean n0 n1 n2 n3 n4
+	script again <<- 'S'
+		[ -z "$STOPS_AT" ] || [ "$STOPS_AT" != "$WORLD_SIZE" ] || exit 0
+		setsid sleep 1000 &
+		echo "ready$TORCHELASTIC_RESTART_COUNT.$RANK of $WORLD_SIZE on $(uname -n)"
+		sleep 1000
+	S
+}
+
+teardown_file() {
+	cluster_down
+}
+
+setup() {
+	need_cluster
+}
+
+teardown() {
+	[ -n "$(why_no_cluster)" ] || [ -z "${pid-}" ] || on n0 pkill -KILL -x runner || true
+	[ -z "${without-}" ] || "$VCLUSTER" sshd "$without" start
+	[ -z "${cut-}" ] || "$VCLUSTER" boot "$cut"
+}
+
+hosts() { # LINE...: the script names these now
+	printf '%s\n' "$@" > "$STATE/t/hosts.new"
+	mv "$STATE/t/hosts.new" "$STATE/t/hosts"
+}
+
+grows() { # OPTION...: on the hosts of the script
+	start --host-discovery-script "cat /vc/t/hosts" "$@" bash /vc/t/again
+}
+
+# All ranks of EPOCH run, on these HOSTS.
+ready() { # EPOCH NP HOST...
+	local rank
+	for ((rank = 0; rank < $2; rank++)); do
+		wait_for grep -q "ready$1.$rank of $2 " "$T/out" || { cat "$T/out" "$T/err"; return 1; }
+	done
+	[ "$(sed -n "s/.*ready$1\.[0-9]* of .* on //p" "$T/out" | sort -u | tr '\n' ' ')" = "${*:3} " ]
+}
+
+@test "a host that the script names gets ranks, one that it names no more is left" {
+	hosts n1:2
+	grows --min-np 2 --max-np 5
+	ready 0 2 n1
+	hosts n1:2 n2:2
+	ready 1 4 n1 n2
+	hosts n2:2
+	ready 2 2 n2
+	wait_for all_clean n1
+	signal TERM
+	ended_with 143 n1 n2
+	err_says "the hosts are others now: ending 2 ranks" "start: 4 ranks on 2 hosts" "start: 2 ranks on 1 host"
+	silent_on "restart "
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "a host is lost: fewer ranks go on; once it is back, all do" {
+	start --min-np 2 -np 4 -H n1:2,n2:2 --host-timeout 3 --host-cooldown 1 bash /vc/t/again
+	ready 0 4 n1 n2
+	"$VCLUSTER" kill n2
+	cut=n2
+	ready 1 2 n1
+	"$VCLUSTER" boot n2
+	unset cut
+	ready 2 4 n1 n2
+	signal TERM
+	ended_with 143 n1 n2
+	err_says "n2: " "restart 1, at most 3 in 3600 s: 2 ranks on 1 host" "start: 4 ranks on 2 hosts"
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "a host does not come up: the others start without it, and then with it" {
+	without=n2
+	"$VCLUSTER" sshd n2 stop
+	start --min-np 2 --max-np 4 -H n1:2,n2:2 --start-timeout 2 --host-cooldown 1 bash /vc/t/again
+	ready 1 2 n1
+	"$VCLUSTER" sshd n2 start
+	unset without
+	ready 2 4 n1 n2
+	signal TERM
+	ended_with 143 n1 n2
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "too few hosts are left: the job waits for others, and not for ever" {
+	hosts n1:2 n2:2
+	grows --min-np 4 --max-np 4 --elastic-timeout 4
+	ready 0 4 n1 n2
+	hosts n1:2
+	wait_for grep -q "waits up to 4 s for hosts" "$T/err"
+	hosts n1:2 n3:2
+	ready 1 4 n1 n3
+	hosts n1:2
+	ended_with 240 n1 n3
+	err_says "the hosts had no room for so many ranks within 4 s"
+	all_clean n0 n1 n2 n3
+}
+
+# bats test_tags=all
+@test "^C ends the wait for hosts" {
+	hosts n1:2 n2:2
+	grows --min-np 4 --max-np 4
+	ready 0 4 n1 n2
+	hosts n1:2
+	wait_for grep -q "waits up to 600 s for hosts" "$T/err"
+	signal INT
+	ended_with 130 n1 n2
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "a host that cannot be reached ends no rank" {
+	hosts n1:2
+	grows --min-np 2 --max-np 4 --start-timeout 2
+	ready 0 2 n1
+	without=n2
+	"$VCLUSTER" sshd n2 stop
+	hosts n1:2 n2:2
+	sleep 5 # nothing is to happen
+	silent_on "start: "
+	"$VCLUSTER" sshd n2 start
+	unset without
+	hosts n1:2 n3:1
+	ready 1 3 n1 n3
+	signal TERM
+	ended_with 143 n1 n2 n3
+	all_clean n0 n1 n2 n3
+}
+
+# bats test_tags=all
+@test "the script fails while the job runs: the hosts stay, and it is said once" {
+	hosts n1:2
+	grows --min-np 2 --max-np 4
+	ready 0 2 n1
+	mv "$STATE/t/hosts" "$STATE/t/away"
+	wait_for grep -q "it ended with status 1" "$T/err"
+	hosts n1:2 n2:2
+	ready 1 4 n1 n2
+	signal TERM
+	ended_with 143 n1 n2
+	[ "$(grep -c "it ended with status 1" "$T/err")" = 1 ]
+}
+
+@test "the script names 5000 hosts, --min-np asks for more ranks than slots: each is said" {
+	run -2 r --min-np 5 --max-np 5 -H n1:2,n2:2 true
+	says "--min-np 5 asks for more ranks than -H gives slots: n[1-2]:2"
+	hosts n1:2
+	grows --min-np 2 --max-np 2
+	ready 0 2 n1
+	hosts n1:2 "h[1-5000]:2"
+	wait_for grep -q "the script has named more than 4097 hosts" "$T/err"
+	signal TERM
+	ended_with 143 n1
+}
