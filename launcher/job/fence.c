@@ -224,17 +224,29 @@ static void stop_waiting(struct fence *f, uint32_t rank)
 	f->rank[rank].waits = false;
 }
 
-bool fence_can_replace(const struct fence *f, uint32_t rank)
+/* All ranks that have not ended change their world by themselves, but for RANK and the
+ * ranks of HOST; there is one, and the work is not about to be over. */
+static bool others_are_elastic(const struct fence *f, uint32_t rank, uint32_t host)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; f && i < f->epoch.plan->np; i++) {
 		any |= f->rank[i].is_elastic;
-		if (i != rank && !epoch_has_ended(&f->epoch, i) &&
-		    !f->rank[i].is_elastic)
+		if (i != rank && f->epoch.plan->rank[i].host != host &&
+		    !epoch_has_ended(&f->epoch, i) && !f->rank[i].is_elastic)
 			return false;
 	}
 	return any && !any_is_done(f);
+}
+
+bool fence_can_replace(const struct fence *f, uint32_t rank)
+{
+	return others_are_elastic(f, rank, UINT32_MAX);
+}
+
+bool fence_can_lose(const struct fence *f, uint32_t host)
+{
+	return others_are_elastic(f, UINT32_MAX, host);
 }
 
 bool fence_any_is_elastic(const struct fence *f)

@@ -45,6 +45,8 @@ const char *fence_elastic(struct fence *f, const struct host *h,
  * are left have said that they change their world then, and none has ended well: the
  * work is not about to be over.  Takes NULL. */
 bool fence_can_replace(const struct fence *f, uint32_t rank);
+/* The same of all ranks of HOST.  Takes NULL. */
+bool fence_can_lose(const struct fence *f, uint32_t host);
 /* Some rank that has not ended has said so.  Takes NULL. */
 bool fence_any_is_elastic(const struct fence *f);
 /* It does so.  All that its agent knew of its last life came before. */

@@ -294,9 +294,9 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	const bool dismissed = r->dismissed && fate != FATE_LOST;
 
 	leave_starting(j, r, RANK_ENDED);
-	r->late = at >= RUN_STOPPED || dismissed;
+	r->late = at >= RUN_STOPPED || dismissed || r->left_out;
 	j->ended++;
-	j->failed += fate > FATE_OK && !dismissed;
+	j->failed += fate > FATE_OK && !dismissed && !r->left_out;
 	if (j->phase == JOB_RUN && fence_has_newcomer(j->serves.fence))
 		phase_await(j); /* the others may not be */
 	else if (j->phase == JOB_RUN && !job_serves(j, rank))
@@ -548,14 +548,17 @@ static void on_lost(void *ctx, struct host *h)
 	const uint32_t index = job_index(j, h);
 	const enum job_phase phase = j->phase;
 	const enum host_phase at = j->run[index].phase;
+	const bool goes_on = phase_goes_on_without(j, index);
 
 	phase_host(j, index, RUN_EV_LOST);
 	growth_lost(j, index);
 	if (!job_needs(j, index) || phase == JOB_CLOSE)
 		return;
-	j->lost = true;
+	j->lost |= !goes_on;
 	if (phase < JOB_RUN || !j->rank)
 		return;
+	if (goes_on)
+		report_left_out(j, h);
 	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
 	fence_host_lost(j->serves.fence, index);
@@ -566,6 +569,7 @@ static void on_lost(void *ctx, struct host *h)
 		if (r->state == RANK_ENDED)
 			continue;
 		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
+		r->left_out = goes_on;
 		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
 		rank_gone(j, h, i, at);
 	}

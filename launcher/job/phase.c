@@ -226,6 +226,19 @@ bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
 	       has_restart(&j->request->lives, &j->account, now_ms);
 }
 
+bool phase_goes_on_without(const struct job *j, size_t host)
+{
+	uint32_t left = 0;
+
+	if (!j->growth.tick || j->phase != JOB_RUN || j->failed || j->lost ||
+	    j->grace_signo || j->timed_out || j->unread || j->err.id != ERR_NONE)
+		return false;
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		left += j->rank[i].state != RANK_ENDED && j->plan.rank[i].host != host;
+	return left >= (uint32_t)j->request->growing.min_np &&
+	       fence_can_lose(j->serves.fence, (uint32_t)host);
+}
+
 /* --keep-going is for failures of ranks.  A job that a signal, its limit or a reader
  * ends anyway has no cause to look for. */
 static bool failure_ends_job(const struct job *j)

@@ -16,6 +16,7 @@ struct rank {
 	struct ending ending;
 	bool late;      /* it ended after its agent had been told to stop: no cause */
 	bool dismissed; /* all that it served have ended: its end is no failure */
+	bool left_out;  /* lost with its host, and the others go on without it */
 	/* its berth */
 	char *gpu, *gpu_name, *cpus, *bound, *numa, *visible,
 		*why; /* bound: read back */

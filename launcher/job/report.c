@@ -433,6 +433,32 @@ void report_restart(struct job *j, bool resized)
 	str_free(&most);
 }
 
+void report_left_out(struct job *j, const struct host *h)
+{
+	const size_t host = job_index(j, h);
+	struct rank_set with = { 0 };
+	struct str out = { 0 };
+	uint32_t left = 0;
+
+	if (j->request->verbosity < 0)
+		return;
+	for (uint32_t i = 0; i < j->plan.np; i++)
+		if (j->rank[i].state == RANK_ENDED)
+			continue;
+		else if (j->plan.rank[i].host == host)
+			rank_set_add(&with, i);
+		else
+			left++;
+	str_addf(&out, "runner: %s\n  with it rank%s ", h->err.text,
+		 str_plural((uint32_t)rank_set_count(&with)));
+	rank_set_print(&out, &with);
+	str_addf(&out, "\n  the other %u rank%s go%s on", left, str_plural(left),
+		 left == 1 ? "es" : "");
+	output_note(j->output, "%s", str_text(&out));
+	rank_set_free(&with);
+	str_free(&out);
+}
+
 void report_resize(struct job *j)
 {
 	const uint32_t n = j->plan.np - j->ended;

@@ -167,3 +167,44 @@ ready() { # EPOCH NP HOST...
 	signal TERM
 	ended_with 143 n1
 }
+
+trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody had been lost
+	start --no-tag --min-np 2 -np 4 -H n1:2,n2:2 --host-timeout 2 "$@"
+	wait_for grep -q "all have begun" "$T/out"
+}
+
+@test "a host is lost: ranks that change their world go on without its ranks" {
+	trains "$HELPERS/elastic" 1500 2
+	on n2 pkill -KILL -x berth-agent
+	ended_with 0 n1 n2
+	grep -x "2 ranks, 1500 steps" "$T/out"
+	err_says "n2: lost its agent" "  with it ranks 2-3" "  the other 2 ranks go on"
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "a power cut of the host of rank 0, and a partition" {
+	trains "$HELPERS/elastic" 2500 2
+	"$VCLUSTER" kill n1
+	cut=n1
+	ended_with 0 n2
+	grep -x "2 ranks, 2500 steps" "$T/out"
+	"$VCLUSTER" boot n1
+	unset cut
+	trains "$HELPERS/elastic" 2500 2
+	"$VCLUSTER" partition n2
+	ended_with 0 n1
+	"$VCLUSTER" partition heal
+	grep -x "2 ranks, 2500 steps" "$T/out"
+	wait_for all_clean n1 n2
+}
+
+# bats test_tags=all
+@test "too few ranks are left to go on: all start again once there are hosts" {
+	start --no-tag --min-np 3 -np 4 -H n1:2,n2:2 --host-timeout 2 --host-cooldown 1 "$HELPERS/elastic" 400 2
+	wait_for grep -q "all have begun" "$T/out"
+	on n2 pkill -KILL -x berth-agent
+	ended_with 0 n1 n2
+	grep -x "4 ranks, 400 steps" "$T/out"
+	err_says "waits up to 600 s for hosts" "restart 1, at most 3"
+}
