@@ -10,7 +10,7 @@ void host_map_send(struct job *j, struct host *h)
 	const size_t before = h->out.len;
 
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->plan.node[i] != PLAN_UNUSED) {
+		if (job_needs(j, i)) {
 			const struct host *one = &j->agents.host[i];
 
 			names[j->plan.node[i]] = one->name;

@@ -304,7 +304,7 @@ static void list_hosts(const struct job *j, struct str *list)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		const struct host *h = &j->agents.host[i];
 
-		if (j->plan.node[i] != PLAN_UNUSED)
+		if (job_needs(j, i))
 			names[n++] = h->node ? h->node : h->name;
 	}
 	hosts_fold(list, names, n);
@@ -423,7 +423,7 @@ static bool own_names_differ(const struct job *j)
 	bool differ = true;
 
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (j->plan.node[i] != PLAN_UNUSED)
+		if (job_needs(j, i))
 			names[n++] = j->agents.host[i].own ? j->agents.host[i].own : "";
 	qsort(names, n, sizeof *names, by_text);
 	for (size_t i = 0; i < n && differ; i++)

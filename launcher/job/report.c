@@ -563,7 +563,7 @@ void report_overload(struct job *j)
 {
 	for (size_t i = 0; i < j->agents.n; i++) {
 		const struct host *h = &j->agents.host[i];
-		uint32_t ranks = j->plan.local_size[i];
+		const uint32_t ranks = job_needs(j, i) ? j->plan.local_size[i] : 0;
 
 		if (j->request->verbosity < 0 || h->state != HOST_UP || !ranks)
 			continue;
