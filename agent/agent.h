@@ -74,7 +74,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e);
 void agent_place(struct agent *a);
 /* Exec the ranks that were placed, once they can have what the bits MPI of enum
  * mpi_given say.  Sends `started` or `exited` for each. */
-void agent_start(struct agent *a, uint32_t mpi);
+void agent_start(struct agent *a, const struct wire_start *m);
 /* One of the ranks, which has ended, starts again. */
 void agent_start_again(struct agent *a, const struct wire_start *m);
 /* Exec local rank LOCAL alone. */

@@ -205,7 +205,7 @@ void agent_event(struct agent *a, enum start_event ev)
 	}
 }
 
-void agent_start(struct agent *a, uint32_t mpi)
+void agent_start(struct agent *a, const struct wire_start *m)
 {
 	struct err e = { 0 };
 
@@ -218,8 +218,10 @@ void agent_start(struct agent *a, uint32_t mpi)
 	}
 	if (!a->ranks.server)
 		a->ranks.server = server_open(a->base, &a->stream.out, a->job);
-	a->mpi = mpi & a->mpi;
+	a->mpi = m->mpi & a->mpi;
 	server_give(a->ranks.server, a->mpi);
+	for (size_t i = 0; m->joins && i < a->ranks.n; i++)
+		server_another_life(a->ranks.server, i, true);
 	agent_event(a, a->mpi & MPI_GIVE_PMIX ? START_EV_PMIX : START_EV_START);
 }
 

@@ -63,6 +63,23 @@ static bool job_is_sound(const struct agent *a, const struct wire_job *j)
 	return true;
 }
 
+/* The job may have more ranks and hosts than before: all of them are told. */
+static int on_host_map(struct agent *a, const struct wire_frame *f, struct err *e)
+{
+	struct wire_host_map m;
+	int rc = wire_unpack_host_map(&m, f->payload, f->n, e);
+
+	if (rc)
+		return -1;
+	if (a->job && m.epoch == a->job->epoch && m.hosts.n >= a->job->np &&
+	    m.hosts.n <= WIRE_RANKS_MAX && m.names.n >= a->job->nodes) {
+		a->job->np = (uint32_t)m.hosts.n;
+		a->job->nodes = (uint32_t)m.names.n;
+	}
+	wire_free_host_map(&m);
+	return 0;
+}
+
 static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 {
 	struct wire_job m;
@@ -197,6 +214,9 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_tf_config:
 		return on_tf_config(a, f, e);
 	case WIRE_host_map:
+		if (on_host_map(a, f, e))
+			return -1;
+		/* fall through */
 	case WIRE_exchange_data:
 	case WIRE_exchange_failed:
 	case WIRE_modex_request:
@@ -209,8 +229,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_query:
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
-		TAKE_JOB(start,
-			 m.life ? agent_start_again(a, &m) : agent_start(a, m.mpi))
+		TAKE_JOB(start, m.life ? agent_start_again(a, &m) : agent_start(a, &m))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))
 		TAKE_JOB(credit, io_credit(&r->io, m.bytes))

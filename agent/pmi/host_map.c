@@ -27,13 +27,15 @@ void host_map_alone(struct server *s)
 int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e)
 {
 	const struct wire_job *job = s->job;
-	bool sound = !s->app && m->hosts.n == job->np && m->names.n == job->nodes &&
+	bool sound = m->hosts.n == job->np && m->names.n == job->nodes &&
 		     m->own.n == job->nodes && m->apps.n && !m->apps.v[0];
 
 	for (size_t i = 0; sound && i < m->hosts.n; i++)
 		sound = m->hosts.v[i] < job->nodes;
 	if (!sound || !wire_ascends(&m->apps, job->np))
 		return err_set(e, E_WIRE, "malformed 'host_map' message");
+	host_map_free(s); /* of a time when the job had other hosts */
+	s->nhosts = job->nodes;
 	s->host = xcalloc(job->np, sizeof *s->host);
 	memcpy(s->host, m->hosts.v, job->np * sizeof *s->host);
 	s->host_name = xcalloc(job->nodes, sizeof *s->host_name);
@@ -50,7 +52,7 @@ int host_map_take(struct server *s, const struct wire_host_map *m, struct err *e
 
 void host_map_free(struct server *s)
 {
-	for (size_t i = 0; s->host_name && i < s->job->nodes; i++) {
+	for (size_t i = 0; s->host_name && i < s->nhosts; i++) {
 		free(s->host_name[i]);
 		free(s->own_name[i]);
 	}

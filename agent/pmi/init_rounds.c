@@ -16,6 +16,8 @@ uint32_t init_round_rank(const struct init_round *round, uint32_t place)
 
 uint32_t init_round_place(const struct init_round *round, uint32_t rank)
 {
+	if (rank >= round->np) /* it came to the job later */
+		return round->size;
 	return round->place ? round->place[rank] : rank;
 }
 
@@ -55,6 +57,7 @@ struct init_round *init_round_add(struct server *s, uint32_t number)
 		return NULL;
 	round = xcalloc(1, sizeof *round);
 	*round = (struct init_round){ .number = number,
+				      .np = s->job->np,
 				      .size = s->job->np,
 				      .local_size = (uint32_t)s->job->ranks.n,
 				      .memory = -1,

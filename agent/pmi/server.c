@@ -244,10 +244,13 @@ void server_give(struct server *s, uint32_t given)
 
 static int take_host_map(struct server *s, const struct wire_host_map *m, struct err *e)
 {
+	const bool again = s->app; /* ranks have come, on other hosts */
+
 	if (host_map_take(s, m, e))
 		return -1;
 	init_round_host_map(s);
-	pmi1_host_map(s->pmi1);
+	if (!again)
+		pmi1_host_map(s->pmi1);
 	return 0;
 }
 

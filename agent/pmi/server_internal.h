@@ -53,6 +53,7 @@ struct init_round {
 	uint32_t number;
 	uint32_t *rank;  /* rank[place], of the job; NULL: all of the job, in order */
 	uint32_t *place; /* the way back: place[rank]; SIZE: it is not in it */
+	uint32_t np;     /* of the job when it began */
 	uint32_t size, local_size;
 	size_t in_fence;       /* members */
 	struct buf texts;      /* of all hosts, as they come */
@@ -88,7 +89,8 @@ struct server {
 	struct pmi1 *pmi1; /* NULL: ranks get none */
 	struct pmix *pmix; /* the same */
 	bool host_map_requested;
-	uint32_t *host;   /* of each rank, once the launcher has answered */
+	uint32_t *host; /* of each rank, once the launcher has answered */
+	size_t nhosts;
 	char **host_name; /* of each host */
 	char **own_name;  /* of each host, for PMIx */
 	uint32_t *app;    /* app[i]: its first rank */

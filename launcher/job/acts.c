@@ -7,6 +7,7 @@
 #include "launcher/job/check.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/forget.h"
 #include "launcher/job/growth.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
@@ -434,36 +435,10 @@ static void end_services(struct services *s)
 
 void acts_forget_ranks(struct job *j)
 {
-	for (uint32_t i = 0; j->rank && i < j->plan.np; i++) {
-		struct rank *r = &j->rank[i];
-
-		free(r->gpu);
-		free(r->gpu_name);
-		free(r->cpus);
-		free(r->bound);
-		free(r->numa);
-		free(r->visible);
-		free(r->why);
-		free(r->shared);
-		free(r->text);
-		free(r->hint);
-		*r = (struct rank){ 0 };
-	}
-	for (size_t i = 0; j->run && i < j->agents.n; i++) {
-		struct host_run *run = &j->run[i];
-
-		free(run->idle);
-		free(run->certificate);
-		free(run->ports);
-		free(run->cannot_text);
-		free(run->cannot_hint);
-		*run = (struct host_run){ .phase = run->phase,
-					  .unconfirmed = run->unconfirmed,
-					  .unkillable = run->unkillable,
-					  .unnamed = run->unnamed,
-					  .losses = run->losses,
-					  .blocked_ms = run->blocked_ms };
-	}
+	for (uint32_t i = 0; j->rank && i < j->plan.np; i++)
+		forget_rank(&j->rank[i]);
+	for (size_t i = 0; j->run && i < j->agents.n; i++)
+		forget_host(&j->run[i]);
 	free(j->spec.master_addr);
 	j->spec.master_addr = NULL;
 	end_services(&j->serves);
@@ -514,6 +489,7 @@ static void acts_restart(struct job *j)
 	if (!resized)
 		messages_note_restart(j);
 	j->growth.resizes = false;
+	j->growth.left_out = 0;
 	j->ended = j->failed = 0;
 	j->lost = j->overdue = false;
 	account_cause(&j->account, NULL);

@@ -13,6 +13,8 @@ struct epoch {
 	const struct plan *plan;
 	const struct rank *rank; /* rank[0..plan->np) */
 	uint32_t number;         /* 1, then one more with each restart */
+	uint32_t ranks_most;     /* plan->np may grow up to it, */
+	size_t hosts_most;       /* and plan->nhosts */
 };
 
 static inline uint32_t epoch_index(const struct epoch *e, const struct host *h)

@@ -58,7 +58,7 @@ struct exchanges *exchanges_open(const struct epoch *e,
 	x->more = event_new(e->base, -1, 0, on_more, x);
 	x->failed = event_new(e->base, -1, 0, exchange_on_failed, x);
 	x->last_answer = &x->answer;
-	x->answer_bytes = xcalloc(e->plan->nhosts, sizeof *x->answer_bytes);
+	x->answer_bytes = xcalloc(e->hosts_most, sizeof *x->answer_bytes);
 	return x;
 }
 

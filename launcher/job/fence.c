@@ -146,7 +146,7 @@ static void begin_world(struct fence *f)
 
 	if (!all_wait(f))
 		return;
-	next = xcalloc(f->epoch.plan->np, sizeof *next);
+	next = xcalloc(f->epoch.ranks_most, sizeof *next);
 	m.ranks = (wire_u32v){ next, order_next(f, next) };
 	if (!m.ranks.n) { /* those that wait are lost */
 		free(next);
@@ -263,6 +263,17 @@ void fence_rank_again(struct fence *f, uint32_t rank)
 	f->newcomers += !f->rank[rank].is_newcomer;
 	f->rank[rank].is_newcomer = true;
 	begin_world(f);
+}
+
+void fence_host_came(struct fence *f, uint32_t host, const uint32_t *rank, uint32_t n)
+{
+	f->host[host] = (struct member){ 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		stop_waiting(f, rank[i]);
+		f->newcomers += !f->rank[rank[i]].is_newcomer;
+		f->rank[rank[i]] =
+			(struct standing){ .is_elastic = true, .is_newcomer = true };
+	}
 }
 
 bool fence_is_newcomer(const struct fence *f, uint32_t rank)
@@ -507,11 +518,11 @@ struct fence *fence_open(const struct epoch *e, struct exchanges *x,
 	f->epoch = *e;
 	f->exchanges = x;
 	f->losses = event_new(e->base, -1, 0, on_losses, f);
-	f->host = xcalloc(e->plan->nhosts, sizeof *f->host);
+	f->host = xcalloc(e->hosts_most, sizeof *f->host);
 	f->back = back;
 	f->ctx = ctx;
-	f->rank = xcalloc(e->plan->np, sizeof *f->rank);
-	f->order = xcalloc(e->plan->np, sizeof *f->order);
+	f->rank = xcalloc(e->ranks_most, sizeof *f->rank);
+	f->order = xcalloc(e->ranks_most, sizeof *f->order);
 	f->norder = e->plan->np;
 	for (uint32_t i = 0; i < f->norder; i++)
 		f->order[i] = i;

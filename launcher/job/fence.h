@@ -45,12 +45,14 @@ const char *fence_elastic(struct fence *f, const struct host *h,
  * are left have said that they change their world then, and none has ended well: the
  * work is not about to be over.  Takes NULL. */
 bool fence_can_replace(const struct fence *f, uint32_t rank);
-/* The same of all ranks of HOST.  Takes NULL. */
+/* May all ranks of HOST be lost so?  Takes NULL. */
 bool fence_can_lose(const struct fence *f, uint32_t host);
 /* Some rank that has not ended has said so.  Takes NULL. */
 bool fence_any_is_elastic(const struct fence *f);
 /* It does so.  All that its agent knew of its last life came before. */
 void fence_rank_again(struct fence *f, uint32_t rank);
+/* RANK[0..n) start on HOST, whose agent is new, and the others go on. */
+void fence_host_came(struct fence *f, uint32_t host, const uint32_t *rank, uint32_t n);
 /* RANK, or some rank, is a newcomer, and has been in no world.  Take NULL. */
 bool fence_is_newcomer(const struct fence *f, uint32_t rank);
 bool fence_has_newcomer(const struct fence *f);

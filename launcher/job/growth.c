@@ -7,7 +7,10 @@
 #include "launcher/hosts/select.h"
 #include "launcher/job/cleanup.h"
 #include "launcher/job/fence.h"
+#include "launcher/job/forget.h"
+#include "launcher/job/host_map.h"
 #include "launcher/job/job_plan.h"
+#include "launcher/job/job_spec.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/report.h"
 
@@ -37,7 +40,7 @@ static void try_hosts(struct job *j)
 {
 	const uint64_t start_ms = (uint64_t)j->request->reach.start_timeout_ms;
 	const bool full = j->phase == JOB_RUN &&
-			  j->plan.np >= (uint32_t)j->request->growing.max_np;
+			  j->plan.np - j->ended >= (uint32_t)j->request->growing.max_np;
 
 	for (size_t i = 0; i < j->agents.n && !full; i++) {
 		struct host_run *run = &j->run[i];
@@ -59,6 +62,49 @@ static void try_hosts(struct job *j)
 }
 
 /* ---- what the job does then ---- */
+
+/* Ranks for host I: the numbers of such as are on no host, then new ones. */
+static uint32_t *choose_ranks(const struct job *j, size_t i, uint32_t *n)
+{
+	const uint32_t most = (uint32_t)j->request->growing.max_np;
+	const uint32_t room = most - (j->plan.np - j->ended);
+	const uint32_t slots = job_plan_slots(j, i);
+	uint32_t *list = xcalloc(room, sizeof *list);
+
+	*n = 0;
+	for (uint32_t r = 0; r < most && *n < room && *n < slots; r++)
+		if (r >= j->plan.np || j->rank[r].left_out)
+			list[(*n)++] = r;
+	return list;
+}
+
+/* The others go on; ranks start on host I, and join them when they change their
+ * world. */
+static void give_ranks(struct job *j, size_t i)
+{
+	uint32_t n, *list = choose_ranks(j, i, &n);
+
+	for (uint32_t k = 0; k < n; k++) {
+		struct rank *r = &j->rank[list[k]];
+
+		j->ended -= r->left_out;
+		j->growth.left_out -= r->left_out;
+		forget_rank(r);
+	}
+	if (n) {
+		forget_host(&j->run[i]);
+		plan_come(&j->plan, (uint32_t)i, list, n);
+		fence_host_came(j->serves.fence, (uint32_t)i, list, n);
+		job_spec_send_one(j, &j->agents.host[i]);
+		phase_await(j);
+	}
+	for (size_t k = 0; n && k < j->agents.n; k++)
+		if (k != i && job_reaches(j, k)) {
+			fence_uses(j->serves.fence, &j->agents.host[k]);
+			host_map_send(j, &j->agents.host[k]);
+		}
+	free(list);
+}
 
 /* A host is to be left, or to have fewer ranks. */
 static bool is_one_too_full(const struct job *j)
@@ -86,8 +132,20 @@ void growth_look(struct job *j)
 		g->lacks_hosts = !job_plan_possible(j, false);
 		j->awaited = g->lacks_hosts;
 	}
-	/* Ranks that change their world by themselves would lose what they have. */
-	if (j->phase != JOB_RUN || j->ended || fence_any_is_elastic(j->serves.fence))
+	if (j->phase != JOB_RUN || j->grace_signo || j->failed)
+		return;
+	/* ranks that change their world by themselves would lose what they have */
+	if (fence_any_is_elastic(j->serves.fence)) {
+		if (!fence_can_lose(j->serves.fence, UINT32_MAX))
+			return;
+		try_hosts(j);
+		for (size_t i = 0; i < j->agents.n; i++)
+			if (j->run[i].phase == RUN_PLACING && !j->run[i].unnamed &&
+			    !job_needs(j, i))
+				give_ranks(j, i);
+		return;
+	}
+	if (j->ended)
 		return;
 	try_hosts(j);
 	g->resizes = is_one_too_full(j) || job_plan_possible(j, true) > j->plan.np;

@@ -9,6 +9,8 @@ void host_map_send(struct job *j, struct host *h)
 	uint32_t *apps = xcalloc(napp, sizeof *apps);
 	const size_t before = h->out.len;
 
+	for (size_t i = 0; i < nodes; i++) /* of hosts that were lost */
+		names[i] = own[i] = "";
 	for (size_t i = 0; i < j->agents.n; i++)
 		if (job_needs(j, i)) {
 			const struct host *one = &j->agents.host[i];
@@ -17,7 +19,9 @@ void host_map_send(struct job *j, struct host *h)
 			own[j->plan.node[i]] = job_own_name(j, one);
 		}
 	for (uint32_t i = j->plan.np; i-- > 0;) {
-		hosts[i] = j->plan.node[j->plan.rank[i].host];
+		const uint32_t node = j->plan.node[j->plan.rank[i].host];
+
+		hosts[i] = node == PLAN_UNUSED ? 0 : node; /* it is on none */
 		apps[j->plan.rank[i].app] = i;
 	}
 	wire_pack_host_map(&h->out,

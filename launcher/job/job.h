@@ -128,8 +128,9 @@ struct growth {
 	struct discovery *script; /* NULL: the list of hosts does not change */
 	bool script_failed;       /* the last time */
 	struct event *tick;       /* NULL: the number of ranks is fixed */
-	bool resizes;     /* the next epoch is for other hosts, and is no restart */
-	bool lacks_hosts; /* for --min-np */
+	bool resizes;      /* the next epoch is for other hosts, and is no restart */
+	bool lacks_hosts;  /* for --min-np */
+	uint32_t left_out; /* ranks of this epoch */
 };
 
 struct job {
@@ -224,7 +225,12 @@ static inline bool job_needs(const struct job *j, size_t host)
 /* As modules see it that serve the ranks of this epoch alone. */
 static inline struct epoch job_epoch(const struct job *j)
 {
-	return (struct epoch){ j->base, &j->agents, &j->plan, j->rank, j->epoch };
+	const uint32_t most = (uint32_t)j->request->growing.max_np;
+
+	return (struct epoch){ j->base,       &j->agents,
+			       &j->plan,      j->rank,
+			       j->epoch,      most > j->plan.np ? most : j->plan.np,
+			       j->agents.most };
 }
 
 static inline bool job_reaches(const struct job *j, size_t host)

@@ -27,6 +27,15 @@ static int plan_resolve(const struct job *j, const struct host *h, int slots)
 	return slots;
 }
 
+uint32_t job_plan_slots(const struct job *j, size_t i)
+{
+	const struct host *h = &j->agents.host[i];
+	const int slots = j->request->per_host ? j->request->per_host
+					       : plan_resolve(j, h, h->slots);
+
+	return slots > 0 ? (uint32_t)slots : 0;
+}
+
 /* The slots of each app on host I as numbers, of which it has SLOTS in all; or NULL. */
 static struct host_in_list *resolve_lists(const struct job *j, size_t i, int slots)
 {
@@ -120,9 +129,7 @@ int job_plan_make(struct job *j)
 
 uint32_t job_ranks_most(const struct job *j)
 {
-	const uint32_t most = (uint32_t)j->request->growing.max_np;
-
-	return most > j->plan.np ? most : j->plan.np;
+	return job_epoch(j).ranks_most;
 }
 
 uint32_t job_plan_possible(const struct job *j, bool up)

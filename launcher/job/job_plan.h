@@ -9,6 +9,8 @@
 bool job_has_gpu_slots(const struct job *j, size_t i);
 /* The first one and j->rank, if there is none.  0, or -1 with j->err. */
 int job_plan_make(struct job *j);
+/* The slots of host I, whose agent listens, or those of -ppn. */
+uint32_t job_plan_slots(const struct job *j, size_t i);
 /* The most ranks that an epoch of J has. */
 uint32_t job_ranks_most(const struct job *j);
 /* The ranks that the next epoch could have; 0: none can be.  UP: on hosts whose agents

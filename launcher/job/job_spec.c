@@ -186,7 +186,8 @@ void job_spec_choose_visible(struct job *j)
 		xstrdup("no script that takes its local rank for a device");
 	for (size_t i = 0; i < j->agents.n; i++) {
 		any |= j->agents.host[i].gpus > 0;
-		enough &= j->agents.host[i].gpus >= j->plan.local_size[i];
+		enough &= !job_needs(j, i) ||
+			  j->agents.host[i].gpus >= j->plan.local_size[i];
 	}
 	if (r->plan == PLAN_OFF && !any)
 		return;
@@ -432,15 +433,20 @@ static bool own_names_differ(const struct job *j)
 	return differ;
 }
 
-static void send_jobs(struct job *j, const struct strv *env)
+/* To all hosts with ranks; or to ONE alone. */
+static void send_jobs(struct job *j, const struct host *one)
 {
+	struct strv env = { 0 };
 	const struct strv *app_env = j->spec.app_env;
 	struct str list = { 0 };
 	struct wire_job common;
 	struct buf apps = { 0 };
 
+	if (!j->request->env.forward_listed)
+		env_forward(&env, environ, j->spec.managed, j->request->env.options,
+			    j->request->env.noptions);
 	list_hosts(j, &list);
-	common = common_job(j, env, str_text(&list));
+	common = common_job(j, &env, str_text(&list));
 
 	for (size_t i = 0; i < j->request->napp; i++) {
 		const struct app *a = &j->request->app[i];
@@ -461,8 +467,9 @@ static void send_jobs(struct job *j, const struct strv *env)
 		strv_free(&warm);
 	}
 	for (size_t i = 0; i < j->agents.n; i++)
-		if (job_reaches(j, i))
+		if (job_reaches(j, i) && (!one || one == &j->agents.host[i]))
 			send_job(j, &j->agents.host[i], &apps, &common);
+	strv_free(&env);
 	buf_free(&apps);
 	str_free(&list);
 }
@@ -471,7 +478,6 @@ void job_spec_send(struct job *j)
 {
 	unsigned char random[16];
 	char hex[2 * sizeof random + 1];
-	struct strv env = { 0 };
 
 	j->spec.master_addr = spec_address(j, j->plan.rank[0].host);
 	j->spec.master_port = j->agents.host[j->plan.rank[0].host].port;
@@ -489,11 +495,12 @@ void job_spec_send(struct job *j)
 	str_hex(hex, random, sizeof random);
 	snprintf(j->spec.nspace, sizeof j->spec.nspace, "berth-%s", hex);
 	j->spec.own_names = own_names_differ(j);
-	if (!j->request->env.forward_listed)
-		env_forward(&env, environ, j->spec.managed, j->request->env.options,
-			    j->request->env.noptions);
-	send_jobs(j, &env);
-	strv_free(&env);
+	send_jobs(j, NULL);
+}
+
+void job_spec_send_one(struct job *j, const struct host *h)
+{
+	send_jobs(j, h);
 }
 
 /* ---- TF_CONFIG ---- */

@@ -20,6 +20,8 @@ void job_spec_choose_visible(struct job *j);
 /* Choose rendezvous, key and credit of the epoch, and send app and job frames to each
  * host with ranks. */
 void job_spec_send(struct job *j);
+/* The frames alone, to H, whose ranks join the others. */
+void job_spec_send_one(struct job *j, const struct host *h);
 
 /* All agents hold the ports of their ranks: if --tf-config asks for it, tell each of
  * them what TF_CONFIG says.  0, or -1 with j->err. */

@@ -476,7 +476,6 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	struct pool *pools = xcalloc(r->napp, sizeof *pools);
 	struct plan p = { .nhosts = (uint32_t)nhosts };
 	int rc = fill_pools(pools, &p, r, hosts, slots_from, e);
-	uint32_t *at;
 
 	if (rc)
 		goto out;
@@ -485,11 +484,10 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	p.local_size = xcalloc(nhosts, sizeof *p.local_size);
 	p.ranks = xcalloc(nhosts, sizeof *p.ranks);
 	map_number(&p, r, pools);
-	at = xcalloc(p.np, sizeof *at); /* plan_free() frees it as ranks[0] */
 	for (uint32_t h = 0; h < p.nhosts; h++) {
 		p.node[h] = p.local_size[h] ? p.nodes++ : PLAN_UNUSED;
-		p.ranks[h] = at;
-		at += p.local_size[h];
+		if (p.local_size[h])
+			p.ranks[h] = xcalloc(p.local_size[h], sizeof *p.ranks[h]);
 	}
 	for (uint32_t k = 0; k < p.np; k++)
 		p.ranks[p.rank[k].host][p.rank[k].local] = k;
@@ -506,13 +504,56 @@ out:
 	return rc;
 }
 
+void plan_leave(struct plan *plan, uint32_t host)
+{
+	free(plan->ranks[host]);
+	plan->ranks[host] = NULL;
+	plan->local_size[host] = 0;
+	plan->node[host] = PLAN_UNUSED;
+}
+
+/* Places for hosts up to HOST. */
+static void plan_grow(struct plan *plan, uint32_t host)
+{
+	const uint32_t n = host + 1;
+
+	if (n <= plan->nhosts)
+		return;
+	plan->node = xreallocarray(plan->node, n, sizeof *plan->node);
+	plan->local_size = xreallocarray(plan->local_size, n, sizeof *plan->local_size);
+	plan->ranks = xreallocarray(plan->ranks, n, sizeof *plan->ranks);
+	for (; plan->nhosts < n; plan->nhosts++) {
+		plan->ranks[plan->nhosts] = NULL;
+		plan->local_size[plan->nhosts] = 0;
+		plan->node[plan->nhosts] = PLAN_UNUSED;
+	}
+}
+
+void plan_come(struct plan *plan, uint32_t host, const uint32_t *rank, uint32_t n)
+{
+	plan_grow(plan, host);
+	plan->node[host] = plan->nodes++;
+	plan->local_size[host] = n;
+	plan->ranks[host] = xcalloc(n, sizeof *plan->ranks[host]);
+	for (uint32_t i = 0; i < n; i++) {
+		if (rank[i] >= plan->np) {
+			plan->np = rank[i] + 1;
+			plan->rank =
+				xreallocarray(plan->rank, plan->np, sizeof *plan->rank);
+		}
+		plan->rank[rank[i]] = (struct plan_rank){ .host = host, .local = i };
+		plan->ranks[host][i] = rank[i];
+	}
+	number_across(plan);
+}
+
 void plan_free(struct plan *plan)
 {
 	free(plan->rank);
 	free(plan->node);
 	free(plan->local_size);
-	if (plan->ranks)
-		free(plan->ranks[0]);
+	for (uint32_t h = 0; h < plan->nhosts && plan->ranks; h++)
+		free(plan->ranks[h]);
 	free(plan->ranks);
 	*plan = (struct plan){ 0 };
 }

@@ -19,6 +19,7 @@ static void messages_on_hello(void *ctx, struct host *h)
 	struct job *j = ctx;
 
 	phase_host(j, job_index(j, h), RUN_EV_HELLO);
+	growth_look(j);
 	events_begin(j->events, "host up");
 	events_text(j->events, "host", h->name);
 	events_number(j->events, "cpus", h->cpus);
@@ -175,9 +176,36 @@ static const char *on_programs(struct job *j, struct host *h,
 	return NULL;
 }
 
+/* The ranks of H join those that run. */
+static void start_newcomers(struct job *j, struct host *h)
+{
+	const uint32_t index = job_index(j, h), n = j->plan.local_size[index];
+	/* MPI's world is of the ranks that it began with */
+	const struct wire_start m = { .epoch = j->epoch, .joins = true };
+	const struct host_run *run = run_of(j, h);
+	struct err e;
+
+	if (run->cannot) {
+		err_set(&e, E_SYSTEM, h->name, run->cannot_text);
+		agents_give_up(h, &e);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct rank *r = &j->rank[j->plan.ranks[index][i]];
+
+		r->state = RANK_STARTING;
+		r->again_ms = clock_ms();
+	}
+	j->unstarted += n;
+	if (n > j->account.usage[index].ranks)
+		j->account.usage[index].ranks = n;
+	AGENTS_SEND(h, start, &m);
+}
+
 static const char *on_placed(struct job *j, struct host *h, const struct wire_placed *m)
 {
 	struct host_run *run = run_of(j, h);
+	const char *wrong;
 
 	if (run->berths != j->plan.local_size[job_index(j, h)])
 		return "'placed' message before each rank's berth";
@@ -194,7 +222,10 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	run->mpi = m->mpi;
 	run->idle = messages_shown(m->idle);
 	run->certificate = messages_shown(m->certificate);
-	return on_programs(j, h, m);
+	wrong = on_programs(j, h, m);
+	if (!wrong && j->phase == JOB_RUN)
+		start_newcomers(j, h);
+	return wrong;
 }
 
 /* RANK runs now, or never will. */
@@ -297,6 +328,7 @@ static void rank_gone(struct job *j, const struct host *h, uint32_t rank,
 	r->late = at >= RUN_STOPPED || dismissed || r->left_out;
 	j->ended++;
 	j->failed += fate > FATE_OK && !dismissed && !r->left_out;
+	j->growth.left_out += r->left_out;
 	if (j->phase == JOB_RUN && fence_has_newcomer(j->serves.fence))
 		phase_await(j); /* the others may not be */
 	else if (j->phase == JOB_RUN && !job_serves(j, rank))
@@ -573,6 +605,8 @@ static void on_lost(void *ctx, struct host *h)
 		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
 		rank_gone(j, h, i, at);
 	}
+	if (goes_on)
+		plan_leave(&j->plan, index);
 }
 
 static void on_silent(void *ctx, struct host *h, unsigned seconds)

@@ -63,7 +63,7 @@ struct names *names_open(const struct epoch *e)
 	struct names *n = xcalloc(1, sizeof *n);
 
 	n->epoch = *e;
-	n->host = xcalloc(e->plan->nhosts, sizeof *n->host);
+	n->host = xcalloc(e->hosts_most, sizeof *n->host);
 	/* libsodium ends the program where there are no random bytes; zeros only let an
 	 * agent choose names of one bucket */
 	if (getrandom(n->secret, sizeof n->secret, 0) < 0)

@@ -314,10 +314,10 @@ void phase_await(struct job *j)
 	/* Once ranks have ended well, the work is over, and a newcomer that was in no
 	 * world has none. */
 	for (uint32_t i = 0; j->phase == JOB_RUN && i < j->plan.np; i++)
-		j->awaited -=
-			j->rank[i].state != RANK_ENDED &&
-			(job_serves(j, i) || (j->ended > j->failed &&
-					      fence_is_newcomer(j->serves.fence, i)));
+		j->awaited -= j->rank[i].state != RANK_ENDED &&
+			      (job_serves(j, i) ||
+			       (j->ended > j->failed + j->growth.left_out &&
+				fence_is_newcomer(j->serves.fence, i)));
 	for (size_t i = 0; i < j->agents.n; i++)
 		j->awaited += phase_awaits(j, i);
 }

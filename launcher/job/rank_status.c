@@ -58,9 +58,9 @@ struct rank_status *rank_status_open(const struct epoch *e,
 	struct rank_status *s = xmalloc(sizeof *s);
 
 	*s = (struct rank_status){ .epoch = *e, .uses = *uses };
-	s->op = xcalloc(e->plan->np, sizeof *s->op);
-	s->named_ms = xcalloc(e->plan->np, sizeof *s->named_ms);
-	s->host = xcalloc(e->plan->nhosts, sizeof *s->host);
+	s->op = xcalloc(e->ranks_most, sizeof *s->op);
+	s->named_ms = xcalloc(e->ranks_most, sizeof *s->named_ms);
+	s->host = xcalloc(e->hosts_most, sizeof *s->host);
 	s->timer = event_new(e->base, -1, 0, status_on_late, s);
 	return s;
 }

@@ -491,8 +491,9 @@ void report_back(struct job *j, uint32_t rank, uint32_t ranks)
 	const uint64_t ms = clock_ms() - j->rank[rank].again_ms;
 
 	if (j->request->verbosity >= 0)
-		report_note(j, "runner: rank %u is back after %llu.%llu s: %u rank%s",
-			    rank, (unsigned long long)ms / 1000,
+		report_note(j, "runner: rank %u %s after %llu.%llu s: %u rank%s", rank,
+			    j->rank[rank].starts ? "is back" : "has joined",
+			    (unsigned long long)ms / 1000,
 			    (unsigned long long)ms / 100 % 10, ranks,
 			    str_plural(ranks));
 }

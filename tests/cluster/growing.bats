@@ -4,6 +4,7 @@
 # more: power cuts, hosts that do not come, too few hosts
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # A number of ranks that follows the hosts: --min-np, --max-np, --host-discovery-script.
+bats_require_minimum_version 1.5.0
 load jobs
 
 setup_file() {
@@ -207,4 +208,34 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 	ended_with 0 n1 n2
 	grep -x "4 ranks, 400 steps" "$T/out"
 	err_says "waits up to 600 s for hosts" "restart 1, at most 3"
+}
+
+@test "a host comes: its ranks join those that change their world" {
+	hosts n1:2
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 5 "$HELPERS/elastic" 2500 2
+	wait_for grep -q "all have begun" "$T/out"
+	hosts n1:2 n2:4
+	wait_for grep -q "rank 4 .* 5 ranks" "$T/err"
+	ended_with 0 n1 n2
+	grep -x "5 ranks, 2500 steps" "$T/out"
+	run ! grep "start: " "$T/err"
+	all_clean n0 n1 n2
+}
+
+@test "a host is lost and comes back, and another one takes its place" {
+	hosts n1:2 n2:2
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 4 --host-cooldown 1 "$HELPERS/elastic" "/vc/t/stop" 2
+	rm -f "$STATE/t/stop"
+	wait_for grep -q "all have begun" "$T/out"
+	on n2 pkill -KILL -x berth-agent
+	wait_for grep -q "rank 3 .* 4 ranks" "$T/err"
+	hosts n1:2 n3:2
+	on n2 pkill -KILL -x berth-agent
+	twice() { [ "$(grep -c "rank 3 .* 4 ranks" "$T/err")" = 2 ]; }
+	wait_for twice || { cat "$T/err"; return 1; }
+	touch "$STATE/t/stop"
+	ended_with 0 n1 n2 n3
+	grep "^4 ranks, " "$T/out"
+	run ! grep "start: " "$T/err"
+	all_clean n0 n1 n2 n3
 }

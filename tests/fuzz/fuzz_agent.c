@@ -22,10 +22,10 @@ size_t no_sweep(const char *job_id)
 	return 0;
 }
 
-void agent_start(struct agent *a, uint32_t mpi);
+void agent_start(struct agent *a, const struct wire_start *m);
 
 /* What a rank would be given, and no rank. */
-void no_start(struct agent *a, uint32_t mpi)
+void no_start(struct agent *a, const struct wire_start *m)
 {
 	for (uint32_t i = 0; a->state == START_PLACED && i < a->placement.n; i++) {
 		struct env_rank r = agent_env_rank(a, i);
@@ -36,7 +36,7 @@ void no_start(struct agent *a, uint32_t mpi)
 		free(env_build(&base, &r));
 		env_base_free(&base);
 	}
-	agent_start(a, mpi);
+	agent_start(a, m);
 }
 
 static void load_machine(struct agent *a)

@@ -436,6 +436,39 @@ START_TEST(unused_hosts_have_no_node)
 }
 END_TEST
 
+/* A host is lost, its ranks come to another one, and more to a third that is new. */
+START_TEST(hosts_leave_and_come)
+{
+	static const struct map_case c = { "a:2 b:2 c:0", { 4 }, SLOT };
+	static const uint32_t lost[] = { 2, 3 }, more[] = { 4 };
+	struct plan p = { 0 };
+	struct input in;
+
+	make(&in, &c);
+	ck_assert(!map_ranks(&p, &in.r, in.hosts, in.n, "-H", NULL));
+	plan_leave(&p, 1);
+	ck_assert_uint_eq(p.local_size[1], 0);
+	ck_assert_uint_eq(p.node[1], PLAN_UNUSED);
+	plan_come(&p, 2, lost, 2);
+	plan_come(&p, 4, more, 1);
+	ck_assert_uint_eq(p.np, 5);
+	ck_assert_uint_eq(p.nhosts, 5);
+	ck_assert_uint_eq(p.nodes, 4); /* the first two keep theirs */
+	ck_assert_uint_eq(p.node[0], 0);
+	ck_assert_uint_eq(p.node[2], 2);
+	ck_assert_uint_eq(p.node[3], PLAN_UNUSED);
+	ck_assert_uint_eq(p.node[4], 3);
+	ck_assert_uint_eq(p.rank[3].host, 2);
+	ck_assert_uint_eq(p.rank[3].local, 1);
+	ck_assert_uint_eq(p.rank[3].cross_rank, 1);
+	ck_assert_uint_eq(p.rank[4].cross_rank, 2);
+	ck_assert_uint_eq(p.rank[0].cross_size, 3);
+	ck_assert_uint_eq(p.ranks[2][1], 3);
+	plan_free(&p);
+	unmake(&in);
+}
+END_TEST
+
 /* a:2 b:4 as horovodrun has it: ranks 4 and 5 are alone with their local rank. */
 static const struct {
 	const char *hosts;
@@ -536,6 +569,7 @@ int main(void)
 
 	tcase_add_loop_test(c, map, 0, COUNT(cases));
 	tcase_add_test(c, unused_hosts_have_no_node);
+	tcase_add_test(c, hosts_leave_and_come);
 	tcase_add_test(c, lost_hosts_get_no_rank);
 	tcase_add_test(c, lost_host_of_a_list);
 	tcase_add_loop_test(c, cross, 0, COUNT(crossings));

@@ -33,7 +33,8 @@ static clock_t status_of(uint32_t np)
 				   .rank = xcalloc(np, sizeof *plan.rank),
 				   .node = &node };
 	struct rank *rank = xcalloc(np, sizeof *rank);
-	const struct epoch epoch = { event_base_new(), &agents, &plan, rank, 1 };
+	const struct epoch epoch = { event_base_new(), &agents,    &plan, rank, 1,
+				     plan.np,          plan.nhosts };
 	struct rank_status_uses uses = { 0 };
 	struct rank_status *s;
 	struct err e;
