@@ -72,7 +72,7 @@ static int on_host_map(struct agent *a, const struct wire_frame *f, struct err *
 	if (rc)
 		return -1;
 	if (a->job && m.epoch == a->job->epoch && m.hosts.n >= a->job->np &&
-	    m.hosts.n <= WIRE_RANKS_MAX && m.names.n >= a->job->nodes) {
+	    m.hosts.n <= WIRE_RANKS_MAX && m.names.n) {
 		a->job->np = (uint32_t)m.hosts.n;
 		a->job->nodes = (uint32_t)m.names.n;
 	}

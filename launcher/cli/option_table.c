@@ -69,7 +69,11 @@ const struct option option_table[] = {
 		  "--host-cooldown. If the script of --host-discovery-script names other hosts, or one "
 		  "is back, all ranks are ended and started again, as many as there is room for then. "
 		  "They get TERM first, and have --kill-grace to write a checkpoint. That counts as no "
-		  "restart. If too few hosts are left, runner waits up to --elastic-timeout for others. "
+		  "restart. Ranks that change their world by themselves (berth_elastic(3), "
+		  "hvd.elastic.run) go on instead: without the ranks of a host that is lost, or that the "
+		  "script names no more, and with those that start on a host that came, from the next "
+		  "change on. A rank keeps its number, RANK and the name of its files; one that comes "
+		  "later may get that of a lost one. Stdin goes to no rank that comes later. If too few hosts are left, runner waits up to --elastic-timeout for others. "
 		  "Without --restarts a failure is followed by a restart, 3 times at most in any hour. "
 		  "The default is -np if a script names the hosts, else 1 if --max-np is given." },
 	{ "--max-np --max-num-proc", "N", TOPIC_ranks, 0,

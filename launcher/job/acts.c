@@ -195,7 +195,7 @@ static void start_ranks(struct job *j)
 	e = job_epoch(j);
 	j->serves.names = names_open(&e);
 	j->serves.exchanges = exchanges_open(&e, messages_missed, j);
-	j->serves.fence = fence_open(&e, j->serves.exchanges, messages_back, j);
+	j->serves.fence = fence_open(&e, j->serves.exchanges, &messages_of_fence, j);
 	j->serves.status = rank_status_open(
 		&e, &(struct rank_status_uses){ .output = j->output,
 						.events = j->events,

@@ -18,6 +18,8 @@ struct loss {
 /* One host. */
 struct member {
 	bool uses;            /* its ranks use the library */
+	bool leaves;          /* its ranks are in no later world */
+	bool has_left;        /* a world began without them */
 	uint32_t round;       /* of its last fence */
 	uint32_t first_ended; /* 1 + its first rank that has ended; 0: none has */
 	uint32_t nended;
@@ -34,7 +36,7 @@ struct standing {
 struct fence {
 	struct epoch epoch;
 	struct exchanges *exchanges;
-	void (*back)(void *ctx, uint32_t rank, uint32_t ranks);
+	const struct fence_events *events;
 	void *ctx;
 	struct member *host;
 	struct standing *rank;
@@ -83,8 +85,10 @@ bool fence_is_used(const struct fence *f)
 /* A rank that may still come. */
 static bool is_left(const struct fence *f, uint32_t rank)
 {
-	return !epoch_has_ended(&f->epoch, rank) &&
-	       f->epoch.agents->host[f->epoch.plan->rank[rank].host].state == HOST_UP;
+	const uint32_t host = f->epoch.plan->rank[rank].host;
+
+	return !epoch_has_ended(&f->epoch, rank) && !f->host[host].leaves &&
+	       f->epoch.agents->host[host].state == HOST_UP;
 }
 
 /* Has a rank ended as it should?  Then the work is about to be over. */
@@ -170,7 +174,12 @@ static void begin_world(struct fence *f)
 		if (f->rank[next[i]].is_newcomer) {
 			f->rank[next[i]].is_newcomer = false;
 			f->newcomers--;
-			f->back(f->ctx, next[i], f->norder);
+			f->events->back(f->ctx, next[i], f->norder);
+		}
+	for (uint32_t i = 0; i < f->epoch.plan->nhosts; i++)
+		if (f->host[i].leaves && !f->host[i].has_left) {
+			f->host[i].has_left = true;
+			f->events->left(f->ctx, i);
 		}
 }
 
@@ -274,6 +283,13 @@ void fence_host_came(struct fence *f, uint32_t host, const uint32_t *rank, uint3
 		f->rank[rank[i]] =
 			(struct standing){ .is_elastic = true, .is_newcomer = true };
 	}
+}
+
+void fence_host_leaves(struct fence *f, uint32_t host)
+{
+	f->host[host].leaves = true;
+	want_world(f);
+	begin_world(f);
 }
 
 bool fence_is_newcomer(const struct fence *f, uint32_t rank)
@@ -510,8 +526,7 @@ static const char *fence_gave(void *fence, uint32_t host, const struct exchange 
 }
 
 struct fence *fence_open(const struct epoch *e, struct exchanges *x,
-			 void (*back)(void *ctx, uint32_t rank, uint32_t ranks),
-			 void *ctx)
+			 const struct fence_events *events, void *ctx)
 {
 	struct fence *f = xcalloc(1, sizeof *f);
 
@@ -519,7 +534,7 @@ struct fence *fence_open(const struct epoch *e, struct exchanges *x,
 	f->exchanges = x;
 	f->losses = event_new(e->base, -1, 0, on_losses, f);
 	f->host = xcalloc(e->hosts_most, sizeof *f->host);
-	f->back = back;
+	f->events = events;
 	f->ctx = ctx;
 	f->rank = xcalloc(e->ranks_most, sizeof *f->rank);
 	f->order = xcalloc(e->ranks_most, sizeof *f->order);

@@ -18,11 +18,16 @@
 
 struct fence;
 
-/* For acts.c: the fence of epoch E, whose exchanges are X.  BACK is called for a
- * newcomer whose first world begins, of RANKS. */
+struct fence_events {
+	/* a newcomer's first world begins, of RANKS */
+	void (*back)(void *ctx, uint32_t rank, uint32_t ranks);
+	/* a world begins without the ranks of HOST, which is to be left */
+	void (*left)(void *ctx, uint32_t host);
+};
+
+/* For acts.c: the fence of epoch E, whose exchanges are X. */
 struct fence *fence_open(const struct epoch *e, struct exchanges *x,
-			 void (*back)(void *ctx, uint32_t rank, uint32_t ranks),
-			 void *ctx);
+			 const struct fence_events *events, void *ctx);
 void fence_free(struct fence *f); /* takes NULL */
 
 /* H's ranks use the library.  True: this is new, and H has no host map yet. */
@@ -53,6 +58,8 @@ bool fence_any_is_elastic(const struct fence *f);
 void fence_rank_again(struct fence *f, uint32_t rank);
 /* RANK[0..n) start on HOST, whose agent is new, and the others go on. */
 void fence_host_came(struct fence *f, uint32_t host, const uint32_t *rank, uint32_t n);
+/* The ranks of HOST are in no world after this one.  All are asked to change it. */
+void fence_host_leaves(struct fence *f, uint32_t host);
 /* RANK, or some rank, is a newcomer, and has been in no world.  Take NULL. */
 bool fence_is_newcomer(const struct fence *f, uint32_t rank);
 bool fence_has_newcomer(const struct fence *f);

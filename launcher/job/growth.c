@@ -121,6 +121,20 @@ static bool is_one_too_full(const struct job *j)
 	return false;
 }
 
+/* Host I gets ranks, or is to be left, while the ranks of others go on. */
+static void change_host(struct job *j, size_t i)
+{
+	struct host_run *run = &j->run[i];
+
+	if (run->phase == RUN_PLACING && !run->unnamed && !job_needs(j, i))
+		give_ranks(j, i);
+	if (run->unnamed && !run->leaves && job_needs(j, i) &&
+	    phase_goes_on_without(j, i)) {
+		run->leaves = true;
+		fence_host_leaves(j->serves.fence, (uint32_t)i);
+	}
+}
+
 void growth_look(struct job *j)
 {
 	struct growth *g = &j->growth;
@@ -140,9 +154,7 @@ void growth_look(struct job *j)
 			return;
 		try_hosts(j);
 		for (size_t i = 0; i < j->agents.n; i++)
-			if (j->run[i].phase == RUN_PLACING && !j->run[i].unnamed &&
-			    !job_needs(j, i))
-				give_ranks(j, i);
+			change_host(j, i);
 		return;
 	}
 	if (j->ended)

@@ -61,6 +61,7 @@ struct host_run {
 	uint32_t losses;        /* how often it was lost */
 	uint64_t blocked_ms;    /* until clock_ms() is so much it is not tried again */
 	uint32_t mpi;           /* bits of enum mpi_found */
+	bool leaves;            /* its ranks end, and those of other hosts go on */
 	size_t credit;          /* bytes that left here and are not yet credited */
 	size_t window;          /* bytes of output that it may still send */
 	uint64_t overdue_bytes; /* of output since job.overdue */

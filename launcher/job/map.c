@@ -532,7 +532,6 @@ static void plan_grow(struct plan *plan, uint32_t host)
 void plan_come(struct plan *plan, uint32_t host, const uint32_t *rank, uint32_t n)
 {
 	plan_grow(plan, host);
-	plan->node[host] = plan->nodes++;
 	plan->local_size[host] = n;
 	plan->ranks[host] = xcalloc(n, sizeof *plan->ranks[host]);
 	for (uint32_t i = 0; i < n; i++) {
@@ -544,6 +543,9 @@ void plan_come(struct plan *plan, uint32_t host, const uint32_t *rank, uint32_t 
 		plan->rank[rank[i]] = (struct plan_rank){ .host = host, .local = i };
 		plan->ranks[host][i] = rank[i];
 	}
+	plan->nodes = 0; /* in the order of hosts, as exchanges have it */
+	for (uint32_t h = 0; h < plan->nhosts; h++)
+		plan->node[h] = plan->local_size[h] ? plan->nodes++ : PLAN_UNUSED;
 	number_across(plan);
 }
 

@@ -49,11 +49,11 @@ int map_ranks(struct plan *plan, const struct request *r, const struct map_host 
 	      size_t nhosts, const char *slots_from, struct err *e);
 void plan_free(struct plan *plan);
 
-/* While the ranks run: HOST is lost, and its ranks are on no host.  The numbers of the
- * other hosts stay. */
+/* While the ranks run: HOST is lost, and its ranks are on no host. */
 void plan_leave(struct plan *plan, uint32_t host);
 /* HOST, which has none, gets the ranks RANK[0..n): such as are on no host, and new ones
- * from plan->np on, one after the other. */
+ * from plan->np on, one after the other.  The hosts in use
+ * are numbered anew. */
 void plan_come(struct plan *plan, uint32_t host, const uint32_t *rank, uint32_t n);
 
 #endif

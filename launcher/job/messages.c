@@ -384,7 +384,7 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 		fence_rank_again(j->serves.fence, rank);
 }
 
-void messages_back(void *job, uint32_t rank, uint32_t ranks)
+static void messages_back(void *job, uint32_t rank, uint32_t ranks)
 {
 	struct job *j = job;
 
@@ -396,6 +396,21 @@ void messages_back(void *job, uint32_t rank, uint32_t ranks)
 	events_number(j->events, "ranks", ranks);
 	events_end(j->events);
 }
+
+/* The others have gone on without the ranks of HOST. */
+static void messages_left(void *job, uint32_t host)
+{
+	struct job *j = job;
+	struct host *h = &j->agents.host[host];
+	const struct wire_stop m = { j->epoch, (uint32_t)j->request->kill_grace_ms };
+
+	for (uint32_t i = 0; i < j->plan.local_size[host]; i++)
+		j->rank[j->plan.ranks[host][i]].left_out = true;
+	report_left(j, h);
+	AGENTS_SEND(h, stop, &m);
+}
+
+const struct fence_events messages_of_fence = { messages_back, messages_left };
 
 static const char *messages_on_exited(struct job *j, struct host *h,
 				      const struct wire_exited *m)
@@ -418,7 +433,7 @@ static const char *messages_on_exited(struct job *j, struct host *h,
 	r->hint = xstrdup(m->hint);
 	usage_rank(&j->account.usage[job_index(j, h)], (uint64_t)r->ending.began_ns,
 		   m->cpu_us, m->peak_bytes);
-	if (run_of(j, h)->phase == RUN_PLACED &&
+	if (run_of(j, h)->phase == RUN_PLACED && !r->left_out &&
 	    phase_replace_wanted(j, m->rank, clock_ms()))
 		rank_again(j, h, m->rank);
 	else
@@ -429,7 +444,8 @@ static const char *messages_on_exited(struct job *j, struct host *h,
 /* Its agent sent each `exited` that came before `stop` before this. */
 static const char *on_stop_ack(struct job *j, struct host *h)
 {
-	if (j->phase <= JOB_RUN || !phase_host(j, job_index(j, h), RUN_EV_STOP_ACK))
+	if ((j->phase <= JOB_RUN && !run_of(j, h)->leaves) ||
+	    !phase_host(j, job_index(j, h), RUN_EV_STOP_ACK))
 		return "'stop_ack' message before the end";
 	return NULL;
 }
@@ -447,6 +463,11 @@ static const char *on_cleared(struct job *j, struct host *h,
 	usage_epoch(&j->account.usage[job_index(j, h)], m->cpu_us, m->peak_bytes);
 	run->unkillable = m->unkillable;
 	h->port = m->port;
+	if (run->leaves && j->phase == JOB_RUN) {
+		phase_host(j, job_index(j, h), RUN_EV_LEAVE);
+		agents_leave(h);
+		plan_leave(&j->plan, job_index(j, h));
+	}
 	if (!m->unkillable)
 		return NULL;
 	which = messages_shown(m->which);

@@ -3,6 +3,7 @@
 #ifndef BERTH_LAUNCHER_JOB_MESSAGES_H
 #define BERTH_LAUNCHER_JOB_MESSAGES_H
 
+#include "launcher/job/fence.h"
 #include "launcher/job/job.h"
 
 /* Call-backs for job.agents; their context is the job. */
@@ -18,8 +19,8 @@ void messages_signal(struct job *j, int signo, bool tree);
 /* RANK ended in order, and others of JOB wait for it: it has failed. */
 void messages_missed(void *job, uint32_t rank);
 
-/* RANK of JOB, which started again, is in a world of RANKS of libberth. */
-void messages_back(void *job, uint32_t rank, uint32_t ranks);
+/* The next world of libberth: ranks that are in it again, hosts that are left. */
+extern const struct fence_events messages_of_fence;
 
 /* N bytes of output have left runner that came from JOB's HOST: it may send as many
  * more.  Credits go back in quarters of the window: often enough to keep the host

@@ -234,7 +234,9 @@ bool phase_goes_on_without(const struct job *j, size_t host)
 	    j->grace_signo || j->timed_out || j->unread || j->err.id != ERR_NONE)
 		return false;
 	for (uint32_t i = 0; i < j->plan.np; i++)
-		left += j->rank[i].state != RANK_ENDED && j->plan.rank[i].host != host;
+		left += j->rank[i].state != RANK_ENDED &&
+			j->plan.rank[i].host != host &&
+			!j->run[j->plan.rank[i].host].leaves;
 	return left >= (uint32_t)j->request->growing.min_np &&
 	       fence_can_lose(j->serves.fence, (uint32_t)host);
 }

@@ -130,7 +130,8 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms);
 /* RANK, which has failed, is to start again, and no other. */
 bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms);
 
-/* HOST is lost, and the ranks of the others go on without its ranks. */
+/* HOST is lost, or is to be left: can the ranks of the others go on without its
+ * ranks? */
 bool phase_goes_on_without(const struct job *j, size_t host);
 
 /* Index of the rank whose ending is the cause, or -1.  The ends of ranks whose agent

@@ -433,30 +433,56 @@ void report_restart(struct job *j, bool resized)
 	str_free(&most);
 }
 
-void report_left_out(struct job *j, const struct host *h)
+/* "ranks 2-3", those of H that have not ended, to OUT.  Returns how many others have
+ * not, but for those of hosts that are to be left. */
+static uint32_t add_ranks_of(struct str *out, const struct job *j, const struct host *h)
 {
-	const size_t host = job_index(j, h);
 	struct rank_set with = { 0 };
+	uint32_t others = 0;
+
+	for (uint32_t i = 0; i < j->plan.np; i++) {
+		const uint32_t host = j->plan.rank[i].host;
+
+		if (j->rank[i].state == RANK_ENDED)
+			continue;
+		if (host == job_index(j, h))
+			rank_set_add(&with, i);
+		else
+			others += !j->run[host].leaves;
+	}
+	str_addf(out, "rank%s ", str_plural((uint32_t)rank_set_count(&with)));
+	rank_set_print(out, &with);
+	rank_set_free(&with);
+	return others;
+}
+
+/* ERROR: of the loss; NULL: H is to be left. */
+static void say_left(struct job *j, const struct host *h, const char *error)
+{
 	struct str out = { 0 };
-	uint32_t left = 0;
+	uint32_t others;
 
 	if (j->request->verbosity < 0)
 		return;
-	for (uint32_t i = 0; i < j->plan.np; i++)
-		if (j->rank[i].state == RANK_ENDED)
-			continue;
-		else if (j->plan.rank[i].host == host)
-			rank_set_add(&with, i);
-		else
-			left++;
-	str_addf(&out, "runner: %s\n  with it rank%s ", h->err.text,
-		 str_plural((uint32_t)rank_set_count(&with)));
-	rank_set_print(&out, &with);
-	str_addf(&out, "\n  the other %u rank%s go%s on", left, str_plural(left),
-		 left == 1 ? "es" : "");
+	if (error)
+		str_addf(&out, "runner: %s\n  with it ", error);
+	else
+		str_addf(&out, "runner: %s is to be left: ending ", h->name);
+	others = add_ranks_of(&out, j, h);
+	str_addf(&out, "\n  the other %u rank%s go%s on", others, str_plural(others),
+		 others == 1 ? "es" : "");
 	output_note(j->output, "%s", str_text(&out));
-	rank_set_free(&with);
 	str_free(&out);
+}
+
+void report_left_out(struct job *j, const struct host *h)
+{
+	say_left(j, h, h->err.text);
+}
+
+void report_left(struct job *j, const struct host *h)
+{
+	say_left(j, h, NULL);
 }
 
 void report_resize(struct job *j)

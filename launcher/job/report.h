@@ -12,6 +12,8 @@
 void report_add_budget(struct str *out, const struct job *j);
 /* H is lost, and the ranks of the others go on. */
 void report_left_out(struct job *j, const struct host *h);
+/* H is up, and is to be left, and the ranks of the others go on. */
+void report_left(struct job *j, const struct host *h);
 /* All ranks start again: after a failure, or since the hosts are others. */
 void report_restart(struct job *j, bool resized);
 /* They are ended for that. */

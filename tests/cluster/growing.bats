@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # limit_s: 300
 # takes_s: 4
-# more: power cuts, hosts that do not come, too few hosts
+# more: restarts on other hosts, power cuts, hosts that do not come, too few hosts
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the hosts' shells; bats sets output
 # A number of ranks that follows the hosts: --min-np, --max-np, --host-discovery-script.
 bats_require_minimum_version 1.5.0
@@ -51,6 +51,7 @@ ready() { # EPOCH NP HOST...
 	[ "$(sed -n "s/.*ready$1\.[0-9]* of .* on //p" "$T/out" | sort -u | tr '\n' ' ')" = "${*:3} " ]
 }
 
+# bats test_tags=all
 @test "a host that the script names gets ranks, one that it names no more is left" {
 	hosts n1:2
 	grows --min-np 2 --max-np 5
@@ -157,6 +158,7 @@ ready() { # EPOCH NP HOST...
 	[ "$(grep -c "it ended with status 1" "$T/err")" = 1 ]
 }
 
+# bats test_tags=all
 @test "the script names 5000 hosts, --min-np asks for more ranks than slots: each is said" {
 	run -2 r --min-np 5 --max-np 5 -H n1:2,n2:2 true
 	says "--min-np 5 asks for more ranks than -H gives slots: n[1-2]:2"
@@ -174,6 +176,7 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 	wait_for grep -q "all have begun" "$T/out"
 }
 
+# bats test_tags=all
 @test "a host is lost: ranks that change their world go on without its ranks" {
 	trains "$HELPERS/elastic" 1500 2
 	on n2 pkill -KILL -x berth-agent
@@ -212,20 +215,23 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 
 @test "a host comes: its ranks join those that change their world" {
 	hosts n1:2
-	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 5 "$HELPERS/elastic" 2500 2
+	rm -f "$STATE/t/stop"
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 5 "$HELPERS/elastic" "/vc/t/stop" 2
 	wait_for grep -q "all have begun" "$T/out"
 	hosts n1:2 n2:4
-	wait_for grep -q "rank 4 .* 5 ranks" "$T/err"
+	wait_for grep -q "rank 4 has joined after .* 5 ranks" "$T/err"
+	touch "$STATE/t/stop"
 	ended_with 0 n1 n2
-	grep -x "5 ranks, 2500 steps" "$T/out"
+	grep "^5 ranks, " "$T/out"
 	run ! grep "start: " "$T/err"
 	all_clean n0 n1 n2
 }
 
+# bats test_tags=all
 @test "a host is lost and comes back, and another one takes its place" {
 	hosts n1:2 n2:2
-	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 4 --host-cooldown 1 "$HELPERS/elastic" "/vc/t/stop" 2
 	rm -f "$STATE/t/stop"
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 4 --host-cooldown 1 "$HELPERS/elastic" "/vc/t/stop" 2
 	wait_for grep -q "all have begun" "$T/out"
 	on n2 pkill -KILL -x berth-agent
 	wait_for grep -q "rank 3 .* 4 ranks" "$T/err"
@@ -238,4 +244,48 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 	grep "^4 ranks, " "$T/out"
 	run ! grep "start: " "$T/err"
 	all_clean n0 n1 n2 n3
+}
+
+@test "a host is to be left: its ranks end when all change their world, and no step is lost" {
+	hosts n1:2 n2:2
+	rm -f "$STATE/t/stop"
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 2 --max-np 4 "$HELPERS/elastic" "/vc/t/stop" 2
+	wait_for grep -q "all have begun" "$T/out"
+	hosts n2:2
+	wait_for all_clean n1
+	kill -0 "$pid"
+	hosts n2:2 n1:1
+	wait_for grep -q "rank 0 .* 3 ranks" "$T/err"
+	touch "$STATE/t/stop"
+	ended_with 0 n1 n2
+	grep "^3 ranks, " "$T/out"
+	err_says "n1 is to be left: ending ranks 0-1" "  the other 2 ranks go on"
+	run ! grep "start: " "$T/err"
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
+@test "the script names other hosts 20 times: always some go on, and nothing is left" {
+	local h i list
+	hosts n1:2 n2:2
+	rm -f "$STATE/t/stop"
+	start --no-tag --host-discovery-script "cat /vc/t/hosts" --min-np 1 --max-np 8 "$HELPERS/elastic" "/vc/t/stop" 2
+	wait_for grep -q "all have begun" "$T/out"
+	RANDOM=${SEED:-$RANDOM}
+	for ((i = 0; i < 20; i++)); do
+		list=("n$((1 + RANDOM % 4)):$((1 + RANDOM % 2))")
+		for h in n1 n2 n3 n4; do
+			[ $((RANDOM % 2)) = 0 ] || [ "${list[0]%:*}" = $h ] || list+=("$h:2")
+		done
+		hosts "${list[@]}"
+		sleep "$((1 + RANDOM % 2)).$((RANDOM % 10))" # moments are random, not awaited
+	done
+	hosts n1:2 n2:2 n3:2 n4:2
+	until_full() { tail -1 "$T/err" | grep -q "has joined .* 8 ranks"; }
+	wait_for until_full || { cat "$T/err"; return 1; }
+	touch "$STATE/t/stop"
+	ended_with 0 n1 n2 n3 n4
+	grep "^8 ranks, " "$T/out"
+	run ! grep "start: " "$T/err"
+	all_clean n0 n1 n2 n3 n4
 }

@@ -453,11 +453,12 @@ START_TEST(hosts_leave_and_come)
 	plan_come(&p, 4, more, 1);
 	ck_assert_uint_eq(p.np, 5);
 	ck_assert_uint_eq(p.nhosts, 5);
-	ck_assert_uint_eq(p.nodes, 4); /* the first two keep theirs */
+	ck_assert_uint_eq(p.nodes, 3);
 	ck_assert_uint_eq(p.node[0], 0);
-	ck_assert_uint_eq(p.node[2], 2);
+	ck_assert_uint_eq(p.node[1], PLAN_UNUSED);
+	ck_assert_uint_eq(p.node[2], 1);
 	ck_assert_uint_eq(p.node[3], PLAN_UNUSED);
-	ck_assert_uint_eq(p.node[4], 3);
+	ck_assert_uint_eq(p.node[4], 2);
 	ck_assert_uint_eq(p.rank[3].host, 2);
 	ck_assert_uint_eq(p.rank[3].local, 1);
 	ck_assert_uint_eq(p.rank[3].cross_rank, 1);
