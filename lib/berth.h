@@ -215,7 +215,9 @@ enum berth_changed {
  * BERTH_PEER_LOST.  0: it does not, as at the beginning.  It stays for later worlds.
  * With runner's --restarts, if all ranks that run have said 1, a rank that fails starts
  * again while the others go on: its berth_init() waits for the world that they change
- * to next, in which it comes after them.  Without runner it does nothing. */
+ * to next, in which it comes after them.  A thread that sleeps until berth_shutdown()
+ * shows them that this process dies before the kernel has freed its memory.  Without
+ * runner it does nothing. */
 berth_result berth_elastic(int can);
 
 /* "0.2.0" */

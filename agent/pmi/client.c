@@ -58,6 +58,7 @@ int client_frame(const struct client *c, struct boot_head *h)
 		[BOOT_MISSING_REQUEST] = { 0, 1 },
 		[BOOT_LEAVE] = { 0, 1 },
 		[BOOT_ELASTIC] = { sizeof(uint32_t), sizeof(uint32_t) + 1 },
+		[BOOT_ALIVE] = { 0, 1 },
 	};
 
 	if (c->in.len < sizeof *h)

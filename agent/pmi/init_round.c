@@ -31,11 +31,12 @@ static void round_lose(struct client *c)
 		m->round->in_fence--;
 	m->state = waits ? MEMBER_NOT_JOINED : MEMBER_LOST;
 	m->client = NULL;
-	if (s->job->nodes > 1 || waits)
-		wire_pack_lost(
-			s->out,
-			&(struct wire_lost){
-				s->job->epoch, { &rank, 1 }, round, 0, secondary });
+	if (s->job->nodes > 1 || waits || m->dies)
+		wire_pack_lost(s->out, &(struct wire_lost){ s->job->epoch,
+							    { &rank, 1 },
+							    round,
+							    m->dies,
+							    secondary });
 	if (waits) /* it has left its last world */
 		return;
 	init_round_add_lost(
@@ -43,18 +44,39 @@ static void round_lose(struct client *c)
 	init_round_tell_lost(s);
 }
 
-/* The launcher knows it from `exited`. */
-void init_round_ended(struct server *s, uint32_t local, bool failed)
+/* The connection of M, whose process ends.  False: it had none any more. */
+static bool round_lose_last(struct member *m)
 {
-	struct member *m = &s->member[local];
 	struct client *c = m->client;
 
 	if (c)
 		init_round_read(c); /* it may have left */
-	if (m->client) {
-		round_lose(m->client);
-		client_close(c);
-	}
+	if (!m->client)
+		return false;
+	round_lose(m->client);
+	client_close(c);
+	return true;
+}
+
+void init_round_dies(struct server *s, uint32_t local)
+{
+	struct member *m = &s->member[local];
+	const uint32_t rank = s->job->ranks.v[local];
+
+	m->dies = true;
+	if (round_lose_last(m))
+		return;
+	wire_pack_lost(s->out,
+		       &(struct wire_lost){ s->job->epoch, { &rank, 1 }, 0, 1, 0 });
+}
+
+/* The launcher knows it from `exited`. */
+void init_round_ended(struct server *s, uint32_t local, bool failed)
+{
+	struct member *m = &s->member[local];
+
+	dying_forget(m);
+	round_lose_last(m);
 	if (failed)
 		op_records_send(s, local);
 	/* words of others before it come first: that they go on without it, say */
@@ -122,6 +144,7 @@ static char *on_join(struct client *c, const struct boot_join *join)
 	c->is_known = true;
 	m->client = c;
 	m->init_round++;
+	m->dies = false;
 	m->round = c->round;
 	m->place = c->local;
 	m->state = MEMBER_JOINING;
@@ -349,6 +372,10 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		return op_records_stall(c, payload, n)
 			       ? xstrdup("not a report of a stall")
 			       : NULL;
+	case BOOT_ALIVE:
+		return m->state == MEMBER_JOINED
+			       ? dying_watch(c)
+			       : xstrdup("an unexpected request of libberth");
 	case BOOT_ELASTIC:
 		memcpy(&can, payload, sizeof can);
 		return next_world_elastic(c, can);

@@ -100,6 +100,7 @@ void init_rounds_free(struct server *s)
 	for (size_t i = 0; i < s->job->ranks.n; i++) {
 		s->member[i].state = MEMBER_NOT_JOINED;
 		free(s->member[i].text);
+		dying_forget(&s->member[i]);
 	}
 	init_rounds_settle(s); /* none is in use any more */
 	free(s->member);

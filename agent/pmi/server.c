@@ -86,7 +86,7 @@ static void add_client(struct server *s, int fd)
 		return;
 	}
 	c = xcalloc(1, sizeof *c);
-	*c = (struct client){ .s = s, .fd = fd, .next = s->client };
+	*c = (struct client){ .s = s, .fd = fd, .pid = who.pid, .next = s->client };
 	c->readable =
 		event_new(s->base, fd, EV_READ | EV_PERSIST, server_on_readable, c);
 	c->writable = event_new(s->base, fd, EV_WRITE, server_on_writable, c);
@@ -124,6 +124,28 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	loop_watch(s->acceptable);
+	server_settle(s);
+}
+
+/* A look at the mutexes of ranks. */
+static void server_on_dying(evutil_socket_t fd, short what, void *arg)
+{
+	struct server *s = arg;
+	bool watched = false;
+
+	(void)fd;
+	(void)what;
+	for (uint32_t i = 0; i < s->job->ranks.n; i++) {
+		struct member *m = &s->member[i];
+
+		if (dying_look(m)) {
+			dying_forget(m);
+			init_round_dies(s, i);
+		}
+		watched |= m->alive != NULL;
+	}
+	if (watched)
+		loop_after_ms(s->dying, DYING_LOOK_MS);
 	server_settle(s);
 }
 
@@ -175,6 +197,7 @@ struct server *server_open(struct event_base *base, struct buf *out,
 	s->acceptable = event_new(base, s->listener, EV_READ | EV_PERSIST,
 				  server_on_acceptable, s);
 	s->again = event_new(base, -1, 0, on_again, s);
+	s->dying = event_new(base, -1, 0, server_on_dying, s);
 	loop_watch(s->acceptable);
 	return s;
 }
@@ -193,6 +216,7 @@ void server_free(struct server *s)
 	host_map_free(s);
 	event_free(s->acceptable);
 	event_free(s->again);
+	event_free(s->dying);
 	close(s->listener);
 	free(s);
 }
@@ -231,6 +255,7 @@ void server_another_life(struct server *s, size_t local, bool joins)
 		return;
 	m->ended = false;
 	m->joins = joins;
+	m->dies = false;
 	m->round = NULL;
 }
 

@@ -11,9 +11,9 @@
  * ends with the job; the next epoch has another socket.
  *
  * A rank is lost to an init round if its connection closes without LEAVE, if its
- * main process ends, or if it leaves before the fence is over.  The server then
- * refuses the ranks that wait in the fence with a sentence that names the lost rank,
- * and sets its byte of lost[] in the memory.
+ * main process ends, if it is seen to die, or if it leaves before the fence is over.
+ * The server then refuses the ranks that wait in the fence with a sentence that names
+ * the lost rank, and sets its byte of lost[] in the memory.
  *
  * MPI programs get PMI-1 of it, too: a socket each, as the variable PMI_FD; and PMIx,
  * from a process of its own.
@@ -24,7 +24,8 @@
  * what one rank wants of another; pmix_send.c, the connection to its process;
  * pmix_process.c, that process; pmix_folder.c, its folders), host_map.c (where all
  * ranks are), mpi_ends.c (which are to be ended), op_records.c (what a rank does, as
- * its memory says), client.c (one connection).  The process itself: pmix_child.h. */
+ * its memory says), dying.c (ranks that die), client.c (one connection).  The process
+ * itself: pmix_child.h. */
 #ifndef BERTH_AGENT_PMI_SERVER_H
 #define BERTH_AGENT_PMI_SERVER_H
 

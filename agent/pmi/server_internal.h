@@ -11,7 +11,8 @@ struct event;
 /* A connection. */
 struct client {
 	struct server *s;
-	int fd; /* -1: closed, freed at the end of this turn of the loop */
+	int fd;    /* -1: closed, freed at the end of this turn of the loop */
+	pid_t pid; /* of the process that connected */
 	struct event *readable, *writable;
 	struct buf in, out;
 	bool is_known; /* it has said that it is rank */
@@ -46,6 +47,10 @@ struct member {
 	char *text;            /* of its last fence */
 	uint64_t stalled_ms;   /* when it last said that it waits */
 	bool asks_missing;     /* and has no answer yet */
+	_Atomic uint32_t
+		*alive; /* the word of its mutex (boot.def); NULL: it has none */
+	pid_t pid;      /* of the process that holds it */
+	bool dies;      /* it exits now, and its end is still to come */
 };
 
 /* The ranks' first, second, ... time in the library. */
@@ -85,9 +90,10 @@ struct server {
 	struct init_round *round;
 	struct lost_rank *lost;
 	size_t nlost;
-	bool wanted;       /* ranks wait for the next world */
-	struct pmi1 *pmi1; /* NULL: ranks get none */
-	struct pmix *pmix; /* the same */
+	bool wanted;         /* ranks wait for the next world */
+	struct event *dying; /* the next look at the mutexes of ranks */
+	struct pmi1 *pmi1;   /* NULL: ranks get none */
+	struct pmix *pmix;   /* the same */
 	bool host_map_requested;
 	uint32_t *host; /* of each rank, once the launcher has answered */
 	size_t nhosts;
@@ -254,11 +260,26 @@ void op_records_query(const struct server *s);
 /* Local rank LOCAL says that it gave up because another was lost. */
 bool op_records_secondary(const struct server *s, uint32_t local);
 
+/* ---- dying.c ---- */
+
+/* C's rank gets a memory with a mutex, at which the server looks from now on.  NULL, or
+ * why not. */
+char *dying_watch(struct client *c);
+/* No longer: its process has ended, say. */
+void dying_forget(struct member *m);
+/* M has such a mutex, and its process has begun to die. */
+bool dying_look(const struct member *m);
+enum { DYING_LOOK_MS = 10 /* from one look to the next; it takes a few ns a rank */ };
+/* Has PID failed, and is each of its threads about to end? */
+bool dying_exits(pid_t pid);
+
 /* ---- init_round.c ---- */
 
 /* Read what C has sent, and do it.  C may be closed after it. */
 void init_round_read(struct client *c);
 void init_round_ended(struct server *s, uint32_t local, bool failed);
+/* The process of local rank LOCAL has begun to die.  init_round_ended() follows. */
+void init_round_dies(struct server *s, uint32_t local);
 /* The host map is known now. */
 void init_round_host_map(struct server *s);
 int init_round_fence_data(struct server *s, const struct wire_exchange_data *m,

@@ -31,6 +31,8 @@ struct standing {
 	bool waits;      /* for the next world */
 	bool is_elastic; /* it changes its world when that is due; its newcomers, too */
 	bool is_newcomer; /* it starts again, and has been in no world */
+	bool dies;        /* its process exits now, and `exited` is still to come */
+	bool can_follow;  /* DIES: fence_can_replace() when that began */
 };
 
 struct fence {
@@ -87,8 +89,8 @@ static bool is_left(const struct fence *f, uint32_t rank)
 {
 	const uint32_t host = f->epoch.plan->rank[rank].host;
 
-	return !epoch_has_ended(&f->epoch, rank) && !f->host[host].leaves &&
-	       f->epoch.agents->host[host].state == HOST_UP;
+	return !epoch_has_ended(&f->epoch, rank) && !f->rank[rank].dies &&
+	       !f->host[host].leaves && f->epoch.agents->host[host].state == HOST_UP;
 }
 
 /* Has a rank ended as it should?  Then the work is about to be over. */
@@ -208,6 +210,7 @@ const char *fence_change(struct fence *f, const struct host *h,
 	if (!f || !epoch_has_rank(&f->epoch, h, m->rank) || m->number >= INT32_MAX)
 		return "'change' message out of turn";
 	r = &f->rank[m->rank];
+	r->dies = false;
 	f->nwaits += !r->waits;
 	r->waits = true;
 	if (m->number > f->number)
@@ -250,6 +253,8 @@ static bool others_are_elastic(const struct fence *f, uint32_t rank, uint32_t ho
 
 bool fence_can_replace(const struct fence *f, uint32_t rank)
 {
+	if (f && f->rank[rank].dies) /* the others may be done meanwhile */
+		return f->rank[rank].can_follow;
 	return others_are_elastic(f, rank, UINT32_MAX);
 }
 
@@ -271,6 +276,7 @@ void fence_rank_again(struct fence *f, uint32_t rank)
 	stop_waiting(f, rank);
 	f->newcomers += !f->rank[rank].is_newcomer;
 	f->rank[rank].is_newcomer = true;
+	f->rank[rank].dies = false;
 	begin_world(f);
 }
 
@@ -408,25 +414,13 @@ static bool is_refused_by_suspect(void *fence, const struct exchange *e, uint32_
 	return is_refused(f, host, e, f->suspect);
 }
 
-const char *fence_lost(struct fence *f, const struct host *h, const struct wire_lost *m)
+/* The ranks of M, of HOST, are lost to a round, and the other hosts are told. */
+static void lose_to_round(struct fence *f, struct member *host,
+			  const struct wire_lost *m)
 {
-	struct member *member = f ? &f->host[epoch_index(&f->epoch, h)] : NULL;
-
-	if (!member || m->ended || !m->ranks.n ||
-	    m->ranks.n > f->epoch.plan->local_size[epoch_index(&f->epoch, h)])
-		return "'lost' message out of turn";
-	for (size_t i = 0; i < m->ranks.n; i++)
-		if (!epoch_has_rank(&f->epoch, h, m->ranks.v[i]))
-			return "message about a rank of another host";
-	if (m->ranks.n == 1 && f->rank[m->ranks.v[0]].waits) { /* for the next world */
-		stop_waiting(f, m->ranks.v[0]);
-		return NULL;
-	}
-	if (!m->init_round)
-		return "'lost' message out of turn";
-	if (m->init_round >= member->lost_round) {
-		member->lost_round = m->init_round;
-		member->lost_rank = m->ranks.v[0];
+	if (m->init_round >= host->lost_round) {
+		host->lost_round = m->init_round;
+		host->lost_rank = m->ranks.v[0];
 	}
 	f->any_lost = true;
 	f->loss = xreallocarray(f->loss, f->nlosses + m->ranks.n, sizeof *f->loss);
@@ -437,6 +431,37 @@ const char *fence_lost(struct fence *f, const struct host *h, const struct wire_
 	    !event_pending(f->losses, EV_TIMEOUT, NULL))
 		tell_all_losses(f);
 	exchange_forget(f->exchanges, is_up_to, &(uint32_t){ m->init_round });
+}
+
+/* Its agent says that RANK exits. */
+static void rank_dies(struct fence *f, uint32_t rank)
+{
+	struct standing *r = &f->rank[rank];
+
+	if (r->dies || epoch_has_ended(&f->epoch, rank))
+		return;
+	r->can_follow = fence_can_replace(f, rank);
+	r->dies = true;
+}
+
+const char *fence_lost(struct fence *f, const struct host *h, const struct wire_lost *m)
+{
+	struct member *member = f ? &f->host[epoch_index(&f->epoch, h)] : NULL;
+
+	if (!member || !m->ranks.n || (!m->init_round && !m->ended) ||
+	    m->ranks.n > f->epoch.plan->local_size[epoch_index(&f->epoch, h)])
+		return "'lost' message out of turn";
+	for (size_t i = 0; i < m->ranks.n; i++)
+		if (!epoch_has_rank(&f->epoch, h, m->ranks.v[i]))
+			return "message about a rank of another host";
+	for (size_t i = 0; i < m->ranks.n && m->ended; i++)
+		rank_dies(f, m->ranks.v[i]);
+	if (m->ranks.n == 1 && f->rank[m->ranks.v[0]].waits) /* for the next world */
+		stop_waiting(f, m->ranks.v[0]);
+	else if (m->init_round)
+		lose_to_round(f, member, m);
+	if (m->ended)
+		begin_world(f);
 	return NULL;
 }
 

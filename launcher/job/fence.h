@@ -7,6 +7,9 @@
  * go on is a newcomer: the others do not wait for it.  They are told once it waits, and
  * it is in the world that they change to then, after them.
  *
+ * A rank that dies is not waited for either: its agent says so before it has ended
+ * (BOOT_DIED of boot.def).  How it ended comes by `exited`, as always.
+ *
  * A round ends when each host in use has sent the texts of its ranks, or when a rank is
  * known not to come: then the hosts in the fence are told which rank that is.  Only
  * hosts that asked for the host map hear of losses, so jobs that do not use the library

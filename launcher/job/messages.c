@@ -382,6 +382,7 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	AGENTS_SEND(h, start, &m);
 	if (m.joins)
 		fence_rank_again(j->serves.fence, rank);
+	phase_await(j); /* the work may be over, since it began to die */
 }
 
 static void messages_back(void *job, uint32_t rank, uint32_t ranks)

@@ -15,6 +15,13 @@ enum {
 	MISSED_NS = 50000 /* of the first sleep: see post() */
 };
 
+static _Atomic uint64_t each_ns = WAIT_SLICE_MS * 1000000ull;
+
+void wait_look_often(bool often)
+{
+	atomic_store(&each_ns, (often ? WAIT_OFTEN_MS : WAIT_SLICE_MS) * 1000000ull);
+}
+
 /* Spinning is limited by time, too.  One pause takes 5 ns on some processors, 50 on
  * others. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
@@ -96,7 +103,7 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 {
 	uint64_t slice_ns = MISSED_NS;
 
-	for (; !wait_here(p, want); slice_ns = WAIT_SLICE_MS * 1000000ull) {
+	for (; !wait_here(p, want); slice_ns = atomic_load(&each_ns)) {
 		const berth_result why = wait_ends(w);
 		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
@@ -130,7 +137,7 @@ static berth_result wait_in_fiber(struct wait *w, struct post *p, uint32_t want)
 		if (now >= look_ns) {
 			if (w->idle)
 				w->idle(w->ctx);
-			look_ns = now + WAIT_SLICE_MS * 1000000ull;
+			look_ns = now + atomic_load(&each_ns);
 		}
 		f.until_ns = w->deadline_ns && w->deadline_ns < look_ns ? w->deadline_ns
 									: look_ns;

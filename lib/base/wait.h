@@ -3,7 +3,7 @@
  *
  * A rank that waits spins (hand-over between cores of one L3: 50 ns), then yields (0.4
  * us), then sleeps on a futex.  It looks around each WAIT_SLICE_MS (0.1 to 0.2 % of a
- * core).
+ * core), or each WAIT_OFTEN_MS.
  *
  * If ranks outnumber the cores, they hardly spin, since a rank that they wait for may
  * need this core.  (4 ranks on 2 cores: 1.4 us with 8 spins of 50 ns, 2.0 with 60.) */
@@ -53,6 +53,7 @@ struct wait {
 
 enum {
 	WAIT_SLICE_MS = 50,
+	WAIT_OFTEN_MS = 10,
 	/* Yields go on for at most this long, a few times what sleeping costs.  Beside
 	 * threads that compute, a yield takes their whole slice, and newer kernels let
 	 * the thread that yielded run later.  (5 ranks beside other tests on 2 cores:
@@ -63,6 +64,9 @@ enum {
 	WAIT_CROWDED_NS = 500000,
 	WAIT_CROWDED = 100
 };
+
+/* From now on, waits of this process look around each WAIT_OFTEN_MS; or no longer. */
+void wait_look_often(bool often);
 
 /* Sets the usual spins and yields for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);

@@ -81,6 +81,8 @@ struct boot {
 	/* Tells the launcher whether this rank calls berth_change() when that is due.
 	 * It does not wait.  NULL: that changes nothing. */
 	void (*elastic)(void *state, bool can);
+	/* A descriptor of the memory for alive.h, or -1.  NULL: nobody looks at one. */
+	int (*alive)(void *state);
 	void (*leave)(void *state);
 	/* NULL, or why only the first world can be joined in place: for
 	 * berth_change(). */

@@ -558,6 +558,25 @@ static void agent_elastic(void *state, bool can)
 	put_frame(a->fd, BOOT_ELASTIC, &(uint32_t){ can }, sizeof(uint32_t), why);
 }
 
+static int agent_alive(void *state)
+{
+	struct agent *a = state;
+	struct frame f = { .fd = -1 };
+	char why[BOOT_WHY_BYTES]; /* then it is seen later that this process dies */
+	int fd = -1;
+
+	pthread_mutex_lock(&a->asks);
+	if (!a->mute && !put_frame(a->fd, BOOT_ALIVE, "", 0, why) &&
+	    !get_frame(a->fd, &f, BOOT_ALIVE, 0, why) && f.fd >= 0 &&
+	    is_sealed(f.fd, BOOT_ALIVE_BYTES)) {
+		fd = f.fd;
+		f.fd = -1;
+	}
+	frame_free(&f);
+	pthread_mutex_unlock(&a->asks);
+	return fd;
+}
+
 /* Waits until the agent has closed.  The agent must not take a joining that follows for
  * a second one. */
 static void agent_leave(void *state)
@@ -585,5 +604,6 @@ const struct boot boot_agent = {
 	.stall = agent_stall,
 	.missing_ranks = agent_behind,
 	.elastic = agent_elastic,
+	.alive = agent_alive,
 	.leave = agent_leave,
 };

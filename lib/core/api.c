@@ -10,6 +10,7 @@
 #include "lib/base/descriptor.h"
 #include "lib/base/log.h"
 #include "lib/base/rank_text.h"
+#include "lib/boot/alive.h"
 #include "lib/boot/retired.h"
 #include "lib/core/handle.h"
 #include "lib/core/op.h"
@@ -105,6 +106,7 @@ static void in_child(void)
 	set_in_child();
 	request_in_child();
 	retired_in_child();
+	alive_in_child();
 	timeline_in_child();
 	pthread_mutex_init(&beginning, NULL);
 	times_begun = 0;
@@ -257,6 +259,7 @@ berth_result berth_shutdown(void)
 		has_left = false;
 		/* memory of earlier worlds, which berth_free() knows no more */
 		retired_forget();
+		alive_let_go();
 	}
 	pthread_mutex_unlock(&beginning);
 	return rc;

@@ -1,5 +1,8 @@
 #include "lib/core/world.h"
 
+#include "lib/base/wait.h"
+#include "lib/boot/alive.h"
+
 bool world_is_lost(const struct world *w, unsigned rank)
 {
 	const unsigned local = w->local[rank];
@@ -22,4 +25,7 @@ void world_say_elastic(const struct world *w, bool can)
 {
 	if (w->boot->elastic)
 		w->boot->elastic(w->boot_state, can);
+	if (can && w->boot->alive && !alive_is_held())
+		alive_hold(w->boot->alive(w->boot_state));
+	wait_look_often(can);
 }

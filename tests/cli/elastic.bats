@@ -65,6 +65,28 @@ trains() { # OPTION... : ELASTIC_ARGUMENT...
 	[ "$(grep -c ' ranks, 20 steps' <<< "$output")" = 1 ]
 }
 
+@test "the others go on before a rank that dies has ended" {
+	trains -np 4 : 30 5 times 1@10z
+	says "rank 0 goes on, of 3" "rank 1 came at step "
+	# it ends once the work is done
+	run -0 timeout -k 5 60 "$RUNNER" --no-tag --restarts 20 -np 3 "$BUILD/helpers/elastic" 20 0 1@10z < /dev/null
+	says "2 ranks, 20 steps"
+}
+
+@test "a child that dies, a thread that ends and exec are no death" {
+	trains -np 3 : 20 0 1@5f 2@7f
+	silent_on "it starts again"
+	trains -np 3 : 20 5 times 1@5e
+	says "rank 1 execs" "rank 1 on '" "exited with status 9" "rank 1 came at step "
+	awk '/execs/ { began = $1 } /goes on, of 2/ && $1 - began < 450 { exit 1 }' <<< "$output"
+}
+
+# bats test_tags=all
+@test "the others go on while the kernel frees 1 GB of a rank that was killed" {
+	trains -np 4 : 30 10 times mb=1024 2@10
+	says "rank 0 goes on, of 3" "rank 2 came at step "
+}
+
 # bats test_tags=all
 @test "200 kills of random ranks, some in the change of others" {
 	run -0 timeout -k 5 120 python3 "$ROOT/tests/soak/elastic.py" "$RUNNER" "$BUILD/helpers/elastic" --kills 200 --ranks 5 \

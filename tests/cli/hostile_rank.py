@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 
-JOIN, WORLD, MEMORY, FENCE, ALL, STALL, ASK, BEHIND, LEAVE, REFUSED, AGAIN, ELASTIC = range(1, 13)
+JOIN, WORLD, MEMORY, FENCE, ALL, STALL, ASK, BEHIND, LEAVE, REFUSED, AGAIN, ELASTIC, ALIVE = range(1, 14)
 NAME = os.environ["BERTH_AGENT"]
 RANK = int(os.environ["BERTH_RANK"])
 
@@ -17,7 +17,7 @@ def frame(number, payload=b""):
     return struct.pack("=II", len(payload), number) + payload
 
 
-def join(version=3, rank=RANK, follows=0, epoch=0):
+def join(version=4, rank=RANK, follows=0, epoch=0):
     return frame(JOIN, struct.pack("=IIII", version, rank, follows, epoch))
 
 
@@ -61,6 +61,10 @@ ACTS = {
     "elastic, and neither yes nor no": (join() + frame(ELASTIC, struct.pack("=I", 2)), True),
     "elastic, half of it": (join() + frame(ELASTIC, b"\1\0"), True),
     "elastic, again and again": (join() + frame(ELASTIC, struct.pack("=I", 1)) * 100, False),
+    "alive before join": (frame(ALIVE), True),
+    "alive before the fence": (join() + frame(ALIVE), True),
+    "alive before a world": (join(follows=1) + frame(ALIVE), True),
+    "alive, with words": (join() + frame(ALIVE, b"x"), True),
     "a question out of turn": (join() + frame(ASK), True),
     "a question with words": (join() + frame(ASK, b"x"), True),
     "an answer": (join() + frame(BEHIND), True),
@@ -110,7 +114,7 @@ def deaf():
 def noise(seed):
     """Frames of right lengths with any contents, in any order."""
     r = random.Random(seed)
-    sizes = {JOIN: 16, MEMORY: 8, FENCE: 20, STALL: 16, ASK: 0, LEAVE: 0}
+    sizes = {JOIN: 16, MEMORY: 8, FENCE: 20, STALL: 16, ASK: 0, LEAVE: 0, ALIVE: 0}
     data = join() if r.random() < 0.8 else b""
     for _ in range(r.randrange(1, 8)):
         number = r.choice(list(sizes))

@@ -108,6 +108,9 @@ static void peer_honest(int fd, unsigned what)
 	case 6:
 		peer_say(fd, BOOT_ELASTIC, &(uint32_t){ what & 1 }, sizeof(uint32_t));
 		break;
+	case 7:
+		peer_say(fd, BOOT_ALIVE, NULL, 0);
+		break;
 	default:
 		peer_say(fd, BOOT_LEAVE, NULL, 0);
 	}

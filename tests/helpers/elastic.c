@@ -1,16 +1,20 @@
-/* elastic STEPS [MS] [all] [times] [dies=MS] [RANK@STEP]...: a training in f64 with
- * sums, whose ranks come and go.
+/* elastic STEPS [MS] [all] [times] [mb=MIB] [dies=MS] [RANK@STEP]...: a training in f64
+ * with sums, whose ranks come and go.
  *
  * STEPS      how many; or a file: the training ends once it is there
  * MS         a step takes so long, or a little more (0)
  * all        after STEPS it goes on until all ranks of the job are in its world
  * times      each death, and each first step in a world, is printed with its time
+ * mb=MIB     each rank that kills itself has so much memory, in small pages
  * dies=MS    each life ends at random, after MS on average, until the file STEPS is
  *            there; a first life not before its first step, since the others do not go
  *            on without a rank before they have said so
  * RANK@STEP  RANK of the job kills itself in its first life before the operation of
  *            STEP; RANK@STEP+ in it, RANK@STEPc in the berth_change() that follows,
- *            RANK@0i before the berth_init() of its second life
+ *            RANK@0i before the berth_init() of its second life;
+ *            RANK@STEPz before it, too, and it stays a zombie for ZOMBIE_MS;
+ *            RANK@STEPf is no death: a child dies, and a thread ends;
+ *            RANK@STEPe neither: another program takes its place, and fails later
  *
  * After its first step rank 0 prints `all have begun`, at the end rank 0 of the world
  * prints `N ranks, STEPS steps`; ranks that start again print `rank R came at step S`.
@@ -23,13 +27,17 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/berth.h"
 #include "tests/helpers/calls.h"
 
-enum { WIDTH = 16, BATCHES = 24, DEATHS_MOST = 16, STOP = 4 };
+enum { WIDTH = 16, BATCHES = 24, DEATHS_MOST = 16, STOP = 4, ZOMBIE_MS = 2000 };
 
 struct state {
 	double step, x[WIDTH];
@@ -39,7 +47,7 @@ static struct state now, saved;
 static int me, life, n;     /* rank of the job, its life; deaths */
 static const char *until;   /* a file; or NULL */
 static bool times, stopped; /* all ranks of this world know of it */
-static int steps, mean_ms;
+static int steps, mean_ms, mib;
 static int ranks; /* that have to be there at its end */
 static struct death {
 	int rank, step;
@@ -121,6 +129,25 @@ static bool dies(char when)
 	return false;
 }
 
+/* In small pages. */
+static void take_memory(void)
+{
+	const size_t bytes = (size_t)mib << 20, page = 4096;
+	bool is_to_die = false;
+	char *p;
+
+	for (int i = 0; i < n; i++)
+		is_to_die |= death[i].rank == me;
+	if (!bytes || !is_to_die || life > 1)
+		return;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		 0);
+	CHECK(p != MAP_FAILED && !madvise(p, bytes, MADV_NOHUGEPAGE), "MiB of memory",
+	      mib);
+	for (size_t i = 0; i < bytes; i += page)
+		p[i] = 1;
+}
+
 /* Another rank dies in the operation of this step: this one comes to it later. */
 static bool is_left_alone(void)
 {
@@ -145,6 +172,50 @@ static void die_in_it(void)
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, die_soon, &us);
+}
+
+/* The kernel lets nobody reap a process before who traces it has done so. */
+static void die_and_stay(void)
+{
+	const pid_t me_now = getpid();
+	int ready[2], status;
+	pid_t child;
+	char c;
+
+	CHECK(!pipe(ready), "pipe", 0);
+	child = fork();
+	if (!child) {
+		close(ready[1]);
+		if (read(ready[0], &c, 1) != 1 ||
+		    ptrace(PTRACE_SEIZE, me_now, NULL, NULL))
+			_exit(1);
+		kill(me_now, SIGKILL);
+		usleep(ZOMBIE_MS * 1000);
+		_exit(0);
+	}
+	prctl(PR_SET_PTRACER, child);
+	say_time("dies");
+	CHECK(write(ready[1], "x", 1) == 1, "write", 0);
+	waitpid(child, &status, 0);
+	CHECK(false, "ptrace", status);
+}
+
+static void *end_soon(void *unused)
+{
+	return unused;
+}
+
+static void lose_a_child_and_a_thread(void)
+{
+	pthread_t thread;
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		raise(SIGKILL);
+	CHECK(waitpid(child, &status, 0) == child, "waitpid", status);
+	CHECK(!pthread_create(&thread, NULL, end_soon, NULL), "thread", 0);
+	pthread_join(thread, NULL);
 }
 
 /* Anywhere: in berth_init() as well as in operations and changes. */
@@ -190,6 +261,14 @@ static berth_result step(int ms)
 
 	if (dies(' '))
 		die();
+	if (dies('z'))
+		die_and_stay();
+	if (dies('f'))
+		lose_a_child_and_a_thread();
+	if (dies('e')) {
+		say_time("execs");
+		execl("/bin/sh", "sh", "-c", "sleep 0.5; exit 9", (char *)NULL);
+	}
 	if (ms)
 		usleep((useconds_t)ms * 1000);
 	for (int b = w.rank; b < BATCHES; b += w.ranks)
@@ -317,6 +396,8 @@ static void read_arguments(int argc, char **argv, int *ms)
 			times = true;
 		else if (strncmp(argv[i], "dies=", 5) == 0)
 			mean_ms = atoi(argv[i] + 5);
+		else if (strncmp(argv[i], "mb=", 3) == 0)
+			mib = atoi(argv[i] + 3);
 		if (!strchr(argv[i], '@')) {
 			n--;
 			continue;
@@ -334,6 +415,7 @@ int main(int argc, char **argv)
 	berth_result rc;
 
 	read_arguments(argc, argv, &ms);
+	take_memory();
 	begin(&now);
 	saved = now;
 	if (dies('i'))

@@ -220,6 +220,100 @@ START_TEST(the_last_that_did_not_change_may_die)
 }
 END_TEST
 
+static void dies(uint32_t rank, uint32_t round)
+{
+	SAY(rank, lost, .epoch = g.j.epoch, .ranks = { &rank, 1 }, .init_round = round,
+	    .ended = 1);
+}
+
+/* Its memory is freed only after that. */
+START_TEST(one_that_dies_is_not_waited_for)
+{
+	run_with("");
+	changes(0, 1);
+	dies(1, 1);
+	changes(2, 1);
+	changes(3, 1);
+	both_hear("world 2: 0 2 3. ");
+	ends(1, 9);
+	hears(0, "start 1 life 2 joins. ");
+	changes(1, 0);
+	both_hear("wanted. ");
+	changes(0, 2);
+	changes(2, 2);
+	dies(3, 0); /* it had left its last world */
+	both_hear("world 3: 0 2 1. ");
+	ends(3, 9);
+	hears(1, "start 3 life 2 joins. ");
+	ends_well();
+	over();
+}
+END_TEST
+
+START_TEST(one_that_waits_may_die)
+{
+	run_with("");
+	changes(0, 1);
+	changes(2, 1);
+	changes(3, 1);
+	changes(1, 1);
+	both_hear("world 2: 0 1 2 3. ");
+	changes(1, 2);
+	changes(2, 2);
+	changes(3, 2);
+	dies(1, 2);
+	hears(0, "");
+	changes(0, 2);
+	both_hear("world 3: 0 2 3. ");
+	ends_well();
+	over();
+}
+END_TEST
+
+/* Two of them at once, and one before it is a newcomer. */
+START_TEST(two_that_die_are_replaced)
+{
+	run_with("");
+	dies(1, 1);
+	dies(2, 1);
+	ends(2, 9);
+	ends(1, 9);
+	hears(0, "start 1 life 2 joins. ");
+	hears(1, "start 2 life 2 joins. ");
+	dies(1, 1);
+	changes(2, 0);
+	both_hear("wanted. ");
+	changes(0, 1);
+	changes(3, 1);
+	both_hear("world 2: 0 3 2. ");
+	ends(1, 9);
+	hears(0, "start 1 life 3 joins. ");
+	ends_well();
+	over();
+}
+END_TEST
+
+/* The others were to go on when it began to die. */
+START_TEST(the_work_is_over_before_a_rank_that_dies_has_ended)
+{
+	run_with("");
+	dies(1, 1);
+	changes(0, 1);
+	changes(2, 1);
+	changes(3, 1);
+	both_hear("world 2: 0 2 3. ");
+	is_elastic(0, 0);
+	ends(0, 0);
+	ends(2, 0);
+	ends(3, 0);
+	ck_assert_int_eq(g.j.phase, JOB_RUN);
+	ends(1, 9);
+	ck_assert_int_ne(g.j.phase, JOB_RUN);
+	ends_well();
+	over();
+}
+END_TEST
+
 START_TEST(one_that_does_not_change_its_world)
 {
 	run_with("");
@@ -310,6 +404,14 @@ START_TEST(what_no_agent_says)
 	SAY(0, elastic, g.j.epoch, 3, 1);
 	ck_assert_int_ne(g.j.agents.host[0].state, HOST_UP);
 	over();
+	run_with("");
+	SAY(1, lost, .epoch = g.j.epoch, .ranks = { (uint32_t[]){ 1 }, 1 });
+	ck_assert_int_ne(g.j.agents.host[0].state, HOST_UP);
+	over();
+	run_with("");
+	SAY(0, lost, .epoch = g.j.epoch, .ranks = { (uint32_t[]){ 3 }, 1 }, .ended = 1);
+	ck_assert_int_ne(g.j.agents.host[0].state, HOST_UP);
+	over();
 }
 END_TEST
 
@@ -326,6 +428,10 @@ int main(void)
 	tcase_add_test(t, newcomers_alone_wait_for_each_other);
 	tcase_add_test(t, a_newcomer_may_die_while_it_waits);
 	tcase_add_test(t, the_last_that_did_not_change_may_die);
+	tcase_add_test(t, one_that_dies_is_not_waited_for);
+	tcase_add_test(t, one_that_waits_may_die);
+	tcase_add_test(t, two_that_die_are_replaced);
+	tcase_add_test(t, the_work_is_over_before_a_rank_that_dies_has_ended);
 	tcase_add_test(t, one_that_does_not_change_its_world);
 	tcase_add_test(t, the_failed_rank_need_not_have_said_so);
 	tcase_add_test(t, all_are_replaced);
