@@ -58,9 +58,12 @@ bool dying_exits(pid_t pid)
 
 /* ---- looks ---- */
 
-bool dying_look(const struct member *m)
+bool dying_look(struct member *m)
 {
-	return m->alive && atomic_load(m->alive) & BOOT_DIED && dying_exits(m->pid);
+	const bool again = m->may_die;
+
+	m->may_die = m->alive && atomic_load(m->alive) & BOOT_DIED;
+	return m->may_die && again && dying_exits(m->pid);
 }
 
 void dying_forget(struct member *m)
@@ -68,6 +71,7 @@ void dying_forget(struct member *m)
 	if (m->alive)
 		munmap(m->alive, BOOT_ALIVE_BYTES);
 	m->alive = NULL;
+	m->may_die = false;
 }
 
 /* The descriptor of a sealed memory, mapped at *AT; or -1. */

@@ -131,7 +131,7 @@ static void on_again(evutil_socket_t fd, short what, void *arg)
 static void server_on_dying(evutil_socket_t fd, short what, void *arg)
 {
 	struct server *s = arg;
-	bool watched = false;
+	bool watched = false, may_die = false;
 
 	(void)fd;
 	(void)what;
@@ -143,9 +143,10 @@ static void server_on_dying(evutil_socket_t fd, short what, void *arg)
 			init_round_dies(s, i);
 		}
 		watched |= m->alive != NULL;
+		may_die |= m->may_die;
 	}
 	if (watched)
-		loop_after_ms(s->dying, DYING_LOOK_MS);
+		loop_after_ms(s->dying, may_die ? DYING_AGAIN_MS : DYING_LOOK_MS);
 	server_settle(s);
 }
 

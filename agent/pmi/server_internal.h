@@ -50,6 +50,7 @@ struct member {
 	_Atomic uint32_t
 		*alive; /* the word of its mutex (boot.def); NULL: it has none */
 	pid_t pid;      /* of the process that holds it */
+	bool may_die;   /* nobody held it at the last look */
 	bool dies;      /* it exits now, and its end is still to come */
 };
 
@@ -267,11 +268,16 @@ bool op_records_secondary(const struct server *s, uint32_t local);
 char *dying_watch(struct client *c);
 /* No longer: its process has ended, say. */
 void dying_forget(struct member *m);
-/* M has such a mutex, and its process has begun to die. */
-bool dying_look(const struct member *m);
-enum { DYING_LOOK_MS = 10 /* from one look to the next; it takes a few ns a rank */ };
 /* Has PID failed, and is each of its threads about to end? */
 bool dying_exits(pid_t pid);
+/* Looks at M's mutex.  True: its process has begun to die, and was so at the look
+ * before.  One with little memory has ended by then, and its next life comes to the
+ * others' next world. */
+bool dying_look(struct member *m);
+enum {
+	DYING_LOOK_MS = 10, /* from one look to the next; it takes a few ns a rank */
+	DYING_AGAIN_MS = 5  /* to the second */
+};
 
 /* ---- init_round.c ---- */
 

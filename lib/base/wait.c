@@ -22,6 +22,11 @@ void wait_look_often(bool often)
 	atomic_store(&each_ns, (often ? WAIT_OFTEN_MS : WAIT_SLICE_MS) * 1000000ull);
 }
 
+uint64_t wait_look_ns(void)
+{
+	return atomic_load_explicit(&each_ns, memory_order_relaxed);
+}
+
 /* Spinning is limited by time, too.  One pause takes 5 ns on some processors, 50 on
  * others. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores)
@@ -103,7 +108,7 @@ static berth_result sleep_till(struct wait *w, struct post *p, uint32_t want)
 {
 	uint64_t slice_ns = MISSED_NS;
 
-	for (; !wait_here(p, want); slice_ns = atomic_load(&each_ns)) {
+	for (; !wait_here(p, want); slice_ns = wait_look_ns()) {
 		const berth_result why = wait_ends(w);
 		const uint64_t now = w->deadline_ns ? clock_ns() : 0;
 
@@ -137,7 +142,7 @@ static berth_result wait_in_fiber(struct wait *w, struct post *p, uint32_t want)
 		if (now >= look_ns) {
 			if (w->idle)
 				w->idle(w->ctx);
-			look_ns = now + atomic_load(&each_ns);
+			look_ns = now + wait_look_ns();
 		}
 		f.until_ns = w->deadline_ns && w->deadline_ns < look_ns ? w->deadline_ns
 									: look_ns;

@@ -65,8 +65,11 @@ enum {
 	WAIT_CROWDED = 100
 };
 
-/* From now on, waits of this process look around each WAIT_OFTEN_MS; or no longer. */
+/* From now on, waits of this process, over connections too, look around each
+ * WAIT_OFTEN_MS; or no longer. */
 void wait_look_often(bool often);
+/* The time from one look to the next. */
+uint64_t wait_look_ns(void);
 
 /* Sets the usual spins and yields for RANKS on CORES. */
 void wait_tune(struct wait *w, unsigned ranks, unsigned cores);

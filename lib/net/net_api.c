@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/base/fiber.h"
+#include "lib/base/wait.h"
 
 /* ---- opening and closing ---- */
 
@@ -209,7 +210,7 @@ static berth_result look_around(struct net *n, uint64_t deadline_ns)
 	uint64_t now = clock_ns();
 	berth_result rc = BERTH_OK;
 
-	if (now - n->looked_ns >= WATCH_MS * 1000000ull) {
+	if (now - n->looked_ns >= wait_look_ns()) {
 		n->looked_ns = now;
 		look_at_peers(n);
 		rc = n->look && !n->broken ? n->look(n->ctx) : BERTH_OK;
@@ -220,10 +221,10 @@ static berth_result look_around(struct net *n, uint64_t deadline_ns)
 	return !rc && deadline_ns && now >= deadline_ns ? BERTH_TIMEOUT : rc;
 }
 
-/* WATCH_MS, but not past DEADLINE_NS. */
+/* Until the next look, but not past DEADLINE_NS. */
 static int sleep_ms(uint64_t deadline_ns)
 {
-	uint64_t now = clock_ns(), until = now + WATCH_MS * 1000000ull;
+	uint64_t now = clock_ns(), until = now + wait_look_ns();
 
 	if (deadline_ns && deadline_ns < until)
 		until = deadline_ns;

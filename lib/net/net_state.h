@@ -74,7 +74,6 @@ enum {
 	 * MiB). */
 	TAKE_BYTES = 128 << 10,
 	STASH_BYTES = 8 << 10,
-	WATCH_MS = 50, /* between two looks for a reason to end a wait */
 	HEAD_MAGIC = 0x32485442
 };
 
@@ -225,7 +224,7 @@ void net_keep(struct link *l, const struct head *h);
  * the stash?  After the answer, L may be closed. */
 bool net_is_settled(struct link *l);
 
-/* Look for a reason to end the wait, then sleep once, for WATCH_MS at most. */
+/* Look for a reason to end the wait, then sleep once, until the next look at most. */
 berth_result net_sleep(struct net *n, struct pollfd *p, nfds_t np,
 		       uint64_t deadline_ns);
 /* As net_sleep(), until more connections than CAME have come. */

@@ -456,7 +456,7 @@ static uint64_t p2p_earlier(uint64_t a, uint64_t b)
 /* How long a thread may sleep. */
 static uint64_t p2p_slice_ns(const struct p2p *p)
 {
-	return (p->in_flight || p2p_owes(p) ? P2P_WATCH_MS : IDLE_MS) * 1000000ull;
+	return p->in_flight || p2p_owes(p) ? wait_look_ns() : IDLE_MS * 1000000ull;
 }
 
 /* Sleep once after a last look, now that others see that this rank sleeps.  TRUE: the

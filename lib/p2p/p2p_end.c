@@ -307,7 +307,7 @@ void p2p_look(struct p2p *p)
 				p2p_finish_all(g, note_deadline, &p, BERTH_OK);
 			}
 	}
-	if (now - p->watched_ns < P2P_WATCH_MS * 1000000ull)
+	if (now - p->watched_ns < wait_look_ns())
 		return;
 	p->watched_ns = now;
 	for (struct p2p_group *g = p->groups; g; g = g->next)

@@ -14,7 +14,7 @@
 #include "lib/p2p/p2p_ring.h"
 #include "lib/p2p/p2p_stream.h"
 
-enum { P2P_WATCH_MS = 50, P2P_TABLE = 64, P2P_ANSWERS = 4 * P2P_HEADS };
+enum { P2P_TABLE = 64, P2P_ANSWERS = 4 * P2P_HEADS };
 
 /* The state of a message number.  The peer may still speak of this number. */
 enum p2p_state {

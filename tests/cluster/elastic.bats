@@ -36,6 +36,12 @@ trains() { # HOSTS NP ARGUMENT...
 	all_clean n0 n1 n2
 }
 
+@test "the others go on before the only rank of a host has ended" {
+	trains 'n[1-3]' 3 times 1@10z
+	grep 'rank 0 goes on, of 2' "$T/out"
+	all_clean n0 n1 n2 n3
+}
+
 # bats test_tags=all
 @test "the only rank of a host, in an operation and in the change of another" {
 	trains 'n[1-4]' 4 2@10+
