@@ -128,6 +128,7 @@ struct growing {
 	int max_np;
 	int min_nodes, max_nodes; /* --nnodes MIN:MAX; 0: not given */
 	char *script;             /* --host-discovery-script, or NULL */
+	int spares;               /* hosts without ranks whose agents listen */
 	int slots;                /* of a host that it names without; 0: SLOTS_AUTO */
 	long timeout_ms;          /* to wait for hosts that min_np needs */
 	long cooldown_ms

@@ -23,7 +23,7 @@ int growing_settle(struct request *r, struct err *e)
 
 	if (settle_nodes(g, r->per_host, e))
 		return -1;
-	if (!g->min_np && !g->max_np && !g->script)
+	if (!g->min_np && !g->max_np && !g->script && !g->spares)
 		return 0;
 	if (r->napp > 1 || r->rank_hosts.n)
 		return err_set(e, E_GROWING_ONE);
@@ -34,7 +34,7 @@ int growing_settle(struct request *r, struct err *e)
 	if (!g->max_np)
 		return err_set(e, E_GROWING_MOST);
 	if (!g->min_np)
-		g->min_np = g->script && np ? np : 1;
+		g->min_np = (g->script || g->spares) && np ? np : 1;
 	if ((np && np < g->min_np) || g->max_np < (np ? np : g->min_np))
 		return err_set(e, E_GROWING_RANGE, np ? np : g->min_np, g->min_np,
 			       g->max_np);

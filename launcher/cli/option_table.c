@@ -272,6 +272,13 @@ const struct option option_table[] = {
 	  .help = "give up a host silent for TIME (60)",
 	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
+	{ "--spares", "N", TOPIC_hosts, 0,
+	  "spares", "BERTH_SPARES", NUMBER(growing.spares, 1, 65536),
+	  .help = "keep the agents of N unused hosts up",
+	  .text = "Keep the agents of up to N hosts up that have no ranks, so that they can take those of a "
+		  "lost host at once. Without it such a host gets an agent only when it is needed. The "
+		  "option lets the number of ranks follow the hosts, see --min-np; the least is -np "
+		  "unless --min-np says less." },
 	{ "--host-cooldown", "TIME", TOPIC_ending, 0,
 	  "host-cooldown", "BERTH_HOST_COOLDOWN", SECONDS(value_seconds, growing.cooldown_ms[0], 0),
 	  .help = "try a lost host again after TIME (60)",

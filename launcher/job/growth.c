@@ -34,20 +34,34 @@ void growth_lost(struct job *j, size_t host)
 
 /* ---- hosts that are tried ---- */
 
-/* Agents start on hosts that could give the job more ranks, or, if it lacks some, any.
- * Those of the plan have, or had, one. */
+/* Hosts whose agents listen, or start, without ranks. */
+static uint32_t count_spares(const struct job *j)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < j->agents.n; i++)
+		n += !job_needs(j, i) && (j->run[i].phase == RUN_STARTING ||
+					  j->run[i].phase == RUN_PLACING);
+	return n;
+}
+
+/* Agents start on hosts that could give the job more ranks, or, if it lacks some, any;
+ * and on as many spares as the user wants.  Those of the plan have, or had, one. */
 static void try_hosts(struct job *j)
 {
+	const struct growing *g = &j->request->growing;
 	const uint64_t start_ms = (uint64_t)j->request->reach.start_timeout_ms;
-	const bool full = j->phase == JOB_RUN &&
-			  j->plan.np - j->ended >= (uint32_t)j->request->growing.max_np;
+	const bool full =
+		j->phase == JOB_RUN && j->plan.np - j->ended >= (uint32_t)g->max_np;
+	uint32_t spares = count_spares(j);
 
-	for (size_t i = 0; i < j->agents.n && !full; i++) {
+	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host_run *run = &j->run[i];
 		struct host *h = &j->agents.host[i];
 
 		if (run->unnamed || run->unkillable || clock_ms() < run->blocked_ms ||
-		    (j->phase == JOB_RUN && job_needs(j, i)))
+		    (j->phase == JOB_RUN && job_needs(j, i)) ||
+		    (full && spares >= (uint32_t)g->spares))
 			continue;
 		if (h->state == HOST_LOST && run->unconfirmed)
 			cleanup_send(j, h); /* first nothing is to be left there */
@@ -57,13 +71,15 @@ static void try_hosts(struct job *j)
 		    phase_host(j, i, RUN_EV_START)) {
 			j->agents.setup.deadline_ms = clock_ms() + start_ms;
 			agents_start(&j->agents, h);
+			spares++;
 		}
 	}
 }
 
 /* ---- what the job does then ---- */
 
-/* Ranks for host I: the numbers of such as are on no host, then new ones. */
+/* Ranks for host I: the numbers of such as are on no host, then new ones.  An agent may
+ * still speak of ranks of its host that have ended. */
 static uint32_t *choose_ranks(const struct job *j, size_t i, uint32_t *n)
 {
 	const uint32_t most = (uint32_t)j->request->growing.max_np;
@@ -73,7 +89,8 @@ static uint32_t *choose_ranks(const struct job *j, size_t i, uint32_t *n)
 
 	*n = 0;
 	for (uint32_t r = 0; r < most && *n < room && *n < slots; r++)
-		if (r >= j->plan.np || j->rank[r].left_out)
+		if (r >= j->plan.np ||
+		    (j->rank[r].left_out && !job_needs(j, j->plan.rank[r].host)))
 			list[(*n)++] = r;
 	return list;
 }

@@ -71,7 +71,7 @@ static int resolve_slots(const struct job *j, struct map_host *map, bool up,
 		const struct host *h = &j->agents.host[i];
 		int slots = plan_resolve(j, h, h->slots);
 
-		if (!is_out(j, i, up) && !h->gpus &&
+		if (!h->gpus && !(j->growth.tick && is_out(j, i, up)) &&
 		    (h->slots == SLOTS_GPUS || job_has_gpu_slots(j, i)))
 			return err_set(e, E_NO_GPUS, h->name);
 		map[i] = (struct map_host){ .name = h->name,

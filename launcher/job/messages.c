@@ -627,8 +627,10 @@ static void on_lost(void *ctx, struct host *h)
 		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
 		rank_gone(j, h, i, at);
 	}
-	if (goes_on)
+	if (goes_on) {
 		plan_leave(&j->plan, index);
+		growth_look(j); /* a spare host takes its ranks */
+	}
 }
 
 static void on_silent(void *ctx, struct host *h, unsigned seconds)

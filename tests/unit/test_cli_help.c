@@ -142,7 +142,7 @@ static const struct {
 	{ "mapby", "  --map-by slot|node", "  --bind-to" },
 	{ "Perfetto", "  --help slow             -x HOROVOD_TIMELINE=/tmp/t.json\n",
 	  NULL },
-	{ "cooldown", "  --blacklist-cooldown-range (horovodrun, refused)\n", NULL },
+	{ "cooldown", "  --blacklist-cooldown-range (horovodrun, sets)\n", NULL },
 	{ "stall", "  --help hang             -x HOROVOD_STALL_CHECK", NULL },
 };
 
