@@ -28,9 +28,9 @@ tool() { # NAME LIBRARY...
 	gcc -O2 -std=c11 -D_GNU_SOURCE -o "$BUILD/bench/$1" "$BENCH/$1.c" "${@:2}"
 }
 
-# The same, with all of libberth inside it.
+# The same, with all of libberth inside it: every room of lib/ but ops, which is a program of its own.
 library_tool() { # NAME
-	local objects=("$ROOT"/lib/*/*.c)
+	local objects=("$ROOT"/lib/[!o]*/*.c)
 	objects=("${objects[@]/#$ROOT/$AS_GIVEN/obj}")
 	objects=("${objects[@]/%.c/.o}")
 	make -s -C "$ROOT" -j "$(nproc)" BUILD="$AS_GIVEN" "${objects[@]}"
