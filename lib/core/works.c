@@ -17,7 +17,9 @@ enum {
 	WATCH_NS = 50000000,
 	SPINS = 200,
 	YIELDS = 50,
-	NAP_NS = 50000
+	NAP_NS = 50000,
+	MANY = 16, /* works that run */
+	SELDOM = 4 /* of so many starts one tests them */
 };
 
 static const struct turn_hooks works_turns;
@@ -27,6 +29,7 @@ static struct works {
 	struct work *waiting;  /* proposed or agreed */
 	struct work *starting; /* on its way to its device; nothing else is started */
 	struct work *running, **last;
+	unsigned nrunning, starts;
 	uint64_t clock;
 	struct turn turn;    /* while any runs */
 	_Atomic bool dozes;  /* no turn comes unless it is rung */
@@ -203,6 +206,7 @@ static bool works_run(struct work *w)
 	w->next = NULL;
 	*all.last = w;
 	all.last = &w->next;
+	all.nrunning++;
 	set_state(w, WORK_RUNS);
 	return false;
 }
@@ -226,6 +230,36 @@ static bool works_start(struct work *w)
 	return works_go_on(w, w->back->begin(w->group, &w->device), BERTH_OK);
 }
 
+/* Tests what runs: all, or up to the FIRST that is not over.  What is over goes to
+ * *OVER. */
+static void test_running(bool first, struct work **over)
+{
+	struct work **at = &all.running;
+
+	while (*at) {
+		struct work *w = *at;
+
+		if (works_is_over(w)) {
+			*at = w->next;
+			all.nrunning--;
+			works_push(over, w);
+		} else if (first) {
+			return;
+		} else {
+			at = &w->next;
+		}
+	}
+	all.last = at;
+}
+
+/* Before a start.  The thread that looks may be late, and a program that never waits
+ * would have ever more works that are over, each with its marks. */
+static void make_room(struct work **over)
+{
+	if (all.nrunning >= MANY && !(all.starts++ % SELDOM))
+		test_running(true, over);
+}
+
 /* All whose turn it is.  Those that are over already go to *OVER. */
 static void start_all(struct work **over)
 {
@@ -245,7 +279,7 @@ static void start_all(struct work **over)
  * thread is at it. */
 static bool works_look(bool tests)
 {
-	struct work *over = NULL, **at = &all.running, *first;
+	struct work *over = NULL, *first;
 
 	if (pthread_mutex_trylock(&all.lock))
 		return false;
@@ -258,18 +292,8 @@ static bool works_look(bool tests)
 			works_push(&over, first);
 		start_all(&over);
 	}
-	while (tests && *at) {
-		struct work *w = *at;
-
-		if (!works_is_over(w)) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		works_push(&over, w);
-	}
 	if (tests)
-		all.last = at;
+		test_running(false, &over);
 	pthread_mutex_unlock(&all.lock);
 	works_finish(over);
 	return true;
@@ -435,6 +459,7 @@ void works_agree(struct work *w, uint64_t number)
 	first = find_first();
 	if (*first == w && !all.starting) {
 		*first = w->next;
+		make_room(&over);
 		is_done = works_start(w);
 	}
 	if (!is_done)
@@ -446,14 +471,16 @@ void works_agree(struct work *w, uint64_t number)
 
 void works_begun(struct work *w)
 {
+	struct work *over = NULL;
 	bool is_done;
 
 	pthread_mutex_lock(&all.lock);
+	make_room(&over);
 	is_done = works_run(w);
 	if (!is_done)
 		works_keep(w);
 	pthread_mutex_unlock(&all.lock);
-	works_are_on(w, is_done, NULL);
+	works_are_on(w, is_done, over);
 }
 
 void works_withdraw(struct work *w)
@@ -567,6 +594,7 @@ void works_in_child(void)
 	pthread_mutex_init(&all.lock, NULL);
 	all.waiting = all.running = all.starting = NULL;
 	all.last = &all.running;
+	all.nrunning = 0;
 	all.turn = (struct turn){ .hooks = &works_turns };
 	atomic_store(&all.dozes, true);
 }

@@ -2,6 +2,8 @@
  * end.  The device is the test's: it notes what is started, and is done when it is
  * told. */
 #include <check.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +98,20 @@ static const struct op op = { .coll = { .kind = BERTH_BARRIER }, .memory = BERTH
 static struct work *work[SETS];
 static struct bell bell;
 
+static struct work *make_work(uint32_t set)
+{
+	struct work *w = calloc(1, sizeof *w);
+
+	w->refs = 1;
+	w->comm = &comm[set];
+	w->of = &device[set];
+	w->back = &fake;
+	w->group = device[set].group;
+	w->hooks = &hooks;
+	w->op = &op;
+	return w;
+}
+
 static void setup(void)
 {
 	static const char *const names[SETS] = { "A", "B", "C" };
@@ -111,14 +127,7 @@ static void setup(void)
 		comm[i].id = i;
 		device[i].back = &fake;
 		device[i].group = (void *)(uintptr_t)names[i];
-		work[i] = calloc(1, sizeof *work[i]);
-		work[i]->refs = 1;
-		work[i]->comm = &comm[i];
-		work[i]->of = &device[i];
-		work[i]->back = &fake;
-		work[i]->group = device[i].group;
-		work[i]->hooks = &hooks;
-		work[i]->op = &op;
+		work[i] = make_work(i);
 	}
 }
 
@@ -398,6 +407,53 @@ START_TEST(steps_let_others_go_on)
 }
 END_TEST
 
+/* A turn of another set, behind which that of the works is late. */
+static _Atomic bool is_late, goes_on;
+
+static bool be_late(struct turn *t)
+{
+	(void)t;
+	atomic_store(&is_late, true);
+	while (!atomic_load(&goes_on))
+		sched_yield();
+	return false;
+}
+
+static void begin_one(void)
+{
+	struct work *w = make_work(0);
+
+	works_agree(w, works_propose(w));
+	works_let_go(w);
+}
+
+/* What is over is found when others begin, if no thread looks for it. */
+START_TEST(late_turn)
+{
+	enum { WORKS = 40, MORE = 4 };
+	static const struct turn_hooks late = { .take = be_late };
+	static struct turn turn;
+
+	turn = (struct turn){ .hooks = &late };
+	ck_assert(turn_start(&turn));
+	turn_ring(&turn);
+	while (!atomic_load(&is_late))
+		sched_yield();
+	done = false;
+	for (int i = 0; i < WORKS; i++)
+		begin_one();
+	ck_assert_uint_eq(overs, 0);
+	works_lock();
+	done = true;
+	works_unlock();
+	for (int i = 0; i < MORE; i++)
+		begin_one();
+	ck_assert_uint_eq(overs, WORKS + MORE);
+	atomic_store(&goes_on, true);
+	turn_leave(&turn);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("works");
@@ -420,6 +476,7 @@ int main(void)
 	tcase_add_test(t, fails_at_its_start);
 	tcase_add_test(t, promised);
 	tcase_add_test(t, steps_let_others_go_on);
+	tcase_add_test(t, late_turn);
 	srunner_run_all(r, CK_ENV);
 	failures = srunner_ntests_failed(r);
 	srunner_free(r);
