@@ -34,17 +34,6 @@ void growth_lost(struct job *j, size_t host)
 
 /* ---- hosts that are tried ---- */
 
-/* Hosts whose agents listen, or start, without ranks. */
-static uint32_t count_spares(const struct job *j)
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < j->agents.n; i++)
-		n += !job_needs(j, i) && (j->run[i].phase == RUN_STARTING ||
-					  j->run[i].phase == RUN_PLACING);
-	return n;
-}
-
 /* Agents start on hosts that could give the job more ranks, or, if it lacks some, any;
  * and on as many spares as the user wants.  Those of the plan have, or had, one. */
 static void try_hosts(struct job *j)
@@ -53,8 +42,11 @@ static void try_hosts(struct job *j)
 	const uint64_t start_ms = (uint64_t)j->request->reach.start_timeout_ms;
 	const bool full =
 		j->phase == JOB_RUN && j->plan.np - j->ended >= (uint32_t)g->max_np;
-	uint32_t spares = count_spares(j);
+	uint32_t spares = 0; /* hosts whose agents listen, or start, without ranks */
 
+	for (size_t i = 0; i < j->agents.n; i++)
+		spares += !job_needs(j, i) && (j->run[i].phase == RUN_STARTING ||
+					       j->run[i].phase == RUN_PLACING);
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host_run *run = &j->run[i];
 		struct host *h = &j->agents.host[i];
@@ -89,8 +81,7 @@ static uint32_t *choose_ranks(const struct job *j, size_t i, uint32_t *n)
 
 	*n = 0;
 	for (uint32_t r = 0; r < most && *n < room && *n < slots; r++)
-		if (r >= j->plan.np ||
-		    (j->rank[r].left_out && !job_needs(j, j->plan.rank[r].host)))
+		if (r >= j->plan.np || !plan_has(&j->plan, r))
 			list[(*n)++] = r;
 	return list;
 }

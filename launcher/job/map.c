@@ -512,6 +512,14 @@ void plan_leave(struct plan *plan, uint32_t host)
 	plan->node[host] = PLAN_UNUSED;
 }
 
+bool plan_has(const struct plan *plan, uint32_t rank)
+{
+	const struct plan_rank *p = &plan->rank[rank];
+
+	return p->local < plan->local_size[p->host] &&
+	       plan->ranks[p->host][p->local] == rank;
+}
+
 /* Places for hosts up to HOST. */
 static void plan_grow(struct plan *plan, uint32_t host)
 {

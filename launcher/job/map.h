@@ -51,6 +51,8 @@ void plan_free(struct plan *plan);
 
 /* While the ranks run: HOST is lost, and its ranks are on no host. */
 void plan_leave(struct plan *plan, uint32_t host);
+/* RANK is on a host, though it may have ended. */
+bool plan_has(const struct plan *plan, uint32_t rank);
 /* HOST, which has none, gets the ranks RANK[0..n): such as are on no host, and new ones
  * from plan->np on, one after the other.  The hosts in use
  * are numbered anew. */

@@ -223,7 +223,7 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	run->idle = messages_shown(m->idle);
 	run->certificate = messages_shown(m->certificate);
 	wrong = on_programs(j, h, m);
-	if (!wrong && j->phase == JOB_RUN)
+	if (!wrong && j->phase == JOB_RUN && !run->leaves)
 		start_newcomers(j, h);
 	return wrong;
 }
@@ -451,6 +451,27 @@ static const char *on_stop_ack(struct job *j, struct host *h)
 	return NULL;
 }
 
+/* The ranks of H that have not ended are not there any more, nor is H, if the others
+ * GO_ON. */
+static void ranks_gone(struct job *j, struct host *h, enum host_phase at, bool go_on)
+{
+	const uint32_t index = job_index(j, h);
+
+	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
+		const uint32_t i = j->plan.ranks[index][local];
+		struct rank *r = &j->rank[i];
+
+		if (r->state == RANK_ENDED)
+			continue;
+		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
+		r->left_out = go_on;
+		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
+		rank_gone(j, h, i, at);
+	}
+	if (go_on)
+		plan_leave(&j->plan, index);
+}
+
 static const char *on_cleared(struct job *j, struct host *h,
 			      const struct wire_cleared *m)
 {
@@ -467,7 +488,7 @@ static const char *on_cleared(struct job *j, struct host *h,
 	if (run->leaves && j->phase == JOB_RUN) {
 		phase_host(j, job_index(j, h), RUN_EV_LEAVE);
 		agents_leave(h);
-		plan_leave(&j->plan, job_index(j, h));
+		ranks_gone(j, h, RUN_CLEARED, true); /* that were never started */
 	}
 	if (!m->unkillable)
 		return NULL;
@@ -616,21 +637,9 @@ static void on_lost(void *ctx, struct host *h)
 	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
 	fence_host_lost(j->serves.fence, index);
-	for (uint32_t local = 0; local < j->plan.local_size[index]; local++) {
-		uint32_t i = j->plan.ranks[index][local];
-		struct rank *r = &j->rank[i];
-
-		if (r->state == RANK_ENDED)
-			continue;
-		r->ending = (struct ending){ FATE_LOST, (int64_t)clock_ns(), 0, 0, 0 };
-		r->left_out = goes_on;
-		usage_rank(&j->account.usage[index], clock_ns(), 0, 0);
-		rank_gone(j, h, i, at);
-	}
-	if (goes_on) {
-		plan_leave(&j->plan, index);
+	ranks_gone(j, h, at, goes_on);
+	if (goes_on)
 		growth_look(j); /* a spare host takes its ranks */
-	}
 }
 
 static void on_silent(void *ctx, struct host *h, unsigned seconds)

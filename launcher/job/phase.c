@@ -235,6 +235,7 @@ bool phase_goes_on_without(const struct job *j, size_t host)
 		return false;
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		left += j->rank[i].state != RANK_ENDED &&
+			!fence_is_newcomer(j->serves.fence, i) && /* it has no state */
 			j->plan.rank[i].host != host &&
 			!j->run[j->plan.rank[i].host].leaves;
 	return left >= (uint32_t)j->request->growing.min_np &&

@@ -447,6 +447,8 @@ START_TEST(hosts_leave_and_come)
 	make(&in, &c);
 	ck_assert(!map_ranks(&p, &in.r, in.hosts, in.n, "-H", NULL));
 	plan_leave(&p, 1);
+	ck_assert(plan_has(&p, 1));
+	ck_assert(!plan_has(&p, 2));
 	ck_assert_uint_eq(p.local_size[1], 0);
 	ck_assert_uint_eq(p.node[1], PLAN_UNUSED);
 	plan_come(&p, 2, lost, 2);

@@ -422,7 +422,7 @@ START_TEST(malformed_host_map)
 	hears_nothing(0);
 	ck_assert_int_eq(host_map(hosts, 4, 2), 0);
 	hears(0, "cmd=get_result rc=0 msg=success value=(vector,(0,2,2))");
-	ck_assert_int_eq(host_map(hosts, 4, 2), 0); /* a host has come: MPI has its map */
+	ck_assert_int_eq(host_map(hosts, 4, 2), 0); /* a host has come */
 	hears_nothing(0);
 	ck_assert_int_eq(host_map(hosts, 3, 2), -1);
 	close_server();
