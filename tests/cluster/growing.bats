@@ -315,3 +315,70 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 	err_says "restart 1, at most 3 in 3600 s: 4 ranks on 2 hosts"
 	all_clean n0 n1 n2 n3
 }
+
+# bats test_tags=all
+@test "hvd.elastic.run of PyTorch: a host comes, is lost, and comes back" {
+	need_torch
+	script train.py <<- 'S'
+		import sys
+		import time
+
+		import torch
+
+		import horovod.torch as hvd
+
+		hvd.init()
+		torch.manual_seed(1)
+		model = torch.nn.Linear(8, 4).double()
+		optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01),
+		                                     named_parameters=model.named_parameters())
+
+
+		@hvd.elastic.run
+		def train(state):
+		    while not stops():
+		        x, y = torch.randn(4, 8, dtype=torch.double), torch.randn(4, 4, dtype=torch.double)
+		        optimizer.zero_grad()
+		        torch.nn.functional.mse_loss(model(x), y).backward()
+		        optimizer.step()
+		        state.batch += 1
+		        time.sleep(0.01)
+		        if state.batch % 5 == 0:
+		            state.commit()
+
+
+		def stops():
+		    """One answer for all ranks."""
+		    there = __import__("os").path.exists(sys.argv[1])
+		    return hvd.allreduce(torch.tensor([float(there)]), op=hvd.Sum).item() > 0
+
+
+		def on_reset():
+		    if hvd.rank() == 0:
+		        print("reset: size", hvd.size(), "batch", state.batch, flush=True)
+
+
+		state = hvd.elastic.TorchState(model, optimizer, batch=0)
+		state.register_reset_callbacks([on_reset])
+		print("begun", flush=True)
+		train(state)
+		print(f"end: of {hvd.size()}, batch {state.batch}, {model.weight.sum().item():.15f}", flush=True)
+	S
+	hosts n1:2
+	rm -f "$STATE/t/stop"
+	start --horovod --no-tag --min-np 2 --max-np 4 --host-cooldown 1 --host-discovery-script "cat /vc/t/hosts" \
+		"$PYTHON" /vc/t/train.py /vc/t/stop
+	wait_for grep -q begun "$T/out"
+	hosts n1:2 n2:2
+	wait_for full 4
+	on n2 pkill -KILL -x berth-agent
+	wait_for grep -q " go on" "$T/err"
+	wait_for full 4
+	touch "$STATE/t/stop"
+	ended_with 0 n1 n2
+	[ "$(grep -c '^end: of 4' "$T/out")" = 4 ]
+	[ "$(grep '^end: of 4' "$T/out" | sort -u | wc -l)" = 1 ]
+	run ! grep "start: " "$T/err"
+	grep "^reset: size 2 batch [1-9]" "$T/out"
+	all_clean n0 n1 n2
+}
