@@ -23,6 +23,7 @@ hvd.init()
 # each rank would ask for one and the same GPU, which is not there.
 config = tf.ConfigProto()
 config.gpu_options.visible_device_list = str(hvd.local_rank())
+config.gpu_options.allow_growth = True  # ranks may share a GPU
 
 # Build model...  Each rank has a share of the training data, which shard() takes before shuffle() and
 # repeat(): after them the shares overlap.  All ranks judge by the same digits.

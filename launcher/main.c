@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "launcher/cli/lint.h"
 #include "launcher/cli/options.h"
 #include "launcher/hosts/in_front.h"
 #include "launcher/hosts/select.h"
@@ -92,6 +93,11 @@ int main(int argc, char **argv)
 		break;
 	case OPTIONS_PRINTED:
 		fputs(str_text(&print), stdout);
+		break;
+	case OPTIONS_LINT:
+		lint_exec(&request.app->argv, &e);
+		err_print("runner", &e);
+		status = err_status(e.id);
 		break;
 	case OPTIONS_RUN:
 		if (is_one_of_many(&status))

@@ -313,7 +313,7 @@ static void option_row(struct str *out, const struct option *o)
 		str_addf(out, "%s%s", i ? " " : "", o->choices[i]);
 	if (!o->choices && o->flags & (OPTION_FILE | OPTION_DIR))
 		str_add(out, o->flags & OPTION_FILE ? "-f" : "-d");
-	if (o->flags & OPTION_PRINTS && o->arg) {
+	if (o->flags & OPTION_PRINTS && o->flags & OPTION_OPTIONAL) {
 		str_add(out, "all");
 		for (size_t i = 0; i < TOPIC_COUNT; i++)
 			str_addf(out, " %s", topics[i].name);

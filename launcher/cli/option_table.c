@@ -494,6 +494,13 @@ const struct option option_table[] = {
 		  "the directory, the program, what a Python program imports, GPUs and their "
 		  "driver, clocks, the names of the other hosts, a connection to rank 0, limits, /dev/shm. "
 		  "Hosts with equal answers share a line. The exit status is 0, or 240 if a line says FAIL." },
+	{ "--lint", "FILE", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
+	  .help = "find mistakes of distributed training in FILE",
+	  .text = "Find mistakes of distributed training in the Python script FILE, and in those that "
+		  "follow, without running them: shares of data that overlap, a checkpoint that all "
+		  "ranks write, a collective that some ranks do not call. Each has its line and a "
+		  "remedy. A Dockerfile is searched for private keys. It needs the python3 in PATH. The "
+		  "exit status is 0, or 1 if a mistake was found; a note is none." },
 
 	/* ---- other ---- */
 	{ "--config-file", "FILE", TOPIC_other, OPTION_FILE,

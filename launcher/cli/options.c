@@ -404,7 +404,12 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 	r->env.options = options_env_names(&r->env.noptions);
 	if (options_read_line(&l, r, e))
 		goto out;
-	if (l.prints) {
+	if (l.prints && option_named(l.prints->option->names, "lint")) {
+		strv_add(&r->app->argv, l.prints->value[0]);
+		while (*l.argv)
+			strv_add(&r->app->argv, *l.argv++);
+		result = OPTIONS_LINT;
+	} else if (l.prints) {
 		if (!print_for(print, l.prints, *l.argv, e))
 			result = OPTIONS_PRINTED;
 	} else if (options_apply(r, notes, site, &l, env, e)) {

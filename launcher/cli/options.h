@@ -15,6 +15,7 @@
 enum options_do {
 	OPTIONS_RUN,     /* run the job of R */
 	OPTIONS_PRINTED, /* write PRINT to stdout and exit with 0 */
+	OPTIONS_LINT,    /* check the files that the first app of R names */
 	OPTIONS_FAILED   /* E has the error */
 };
 
