@@ -366,7 +366,7 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 	S
 	hosts n1:2
 	rm -f "$STATE/t/stop"
-	start --horovod --no-tag --min-np 2 --max-np 4 --host-cooldown 1 --host-discovery-script "cat /vc/t/hosts" \
+	start --horovod --no-tag -x TORCHINDUCTOR_CACHE_DIR=/vc/t/inductor --min-np 2 --max-np 4 --host-cooldown 1 --host-discovery-script "cat /vc/t/hosts" \
 		"$PYTHON" /vc/t/train.py /vc/t/stop
 	wait_for grep -q begun "$T/out"
 	hosts n1:2 n2:2
