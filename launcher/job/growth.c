@@ -14,7 +14,7 @@
 #include "launcher/job/phase.h"
 #include "launcher/job/report.h"
 
-enum { HOSTS_MORE = 4096 }; /* that the script may name, beyond --max-np */
+enum { HOSTS_MORE = 4096 }; /* that the script may name, beyond those of the start */
 
 void growth_lost(struct job *j, size_t host)
 {

@@ -447,7 +447,7 @@ static void send_jobs(struct job *j, const struct host *one)
 			    j->request->env.noptions);
 	list_hosts(j, &list);
 	common = common_job(j, &env, str_text(&list));
-	if (one) /* what was read before is read by nobody again */
+	if (one) /* the first ranks have read stdin */
 		common.stdin_rank = STDIN_NONE;
 
 	for (size_t i = 0; i < j->request->napp; i++) {

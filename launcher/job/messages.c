@@ -451,8 +451,7 @@ static const char *on_stop_ack(struct job *j, struct host *h)
 	return NULL;
 }
 
-/* The ranks of H that have not ended are not there any more, nor is H, if the others
- * GO_ON. */
+/* The ranks of H that run are lost.  H leaves the plan if the others GO_ON. */
 static void ranks_gone(struct job *j, struct host *h, enum host_phase at, bool go_on)
 {
 	const uint32_t index = job_index(j, h);
@@ -633,7 +632,7 @@ static void on_lost(void *ctx, struct host *h)
 	if (phase < JOB_RUN || !j->rank)
 		return;
 	if (goes_on)
-		report_left_out(j, h);
+		report_left(j, h);
 	if (at != RUN_CLEARED && h->err.id != E_UNCONFIRMED)
 		cleanup_send(j, h);
 	fence_host_lost(j->serves.fence, index);

@@ -433,8 +433,8 @@ void report_restart(struct job *j, bool resized)
 	str_free(&most);
 }
 
-/* "ranks 2-3", those of H that have not ended, to OUT.  Returns how many others have
- * not, but for those of hosts that are to be left. */
+/* Append "ranks 2-3": the ranks of H that run.  Returns how many others run on hosts
+ * that are not to be left. */
 static uint32_t add_ranks_of(struct str *out, const struct job *j, const struct host *h)
 {
 	struct rank_set with = { 0 };
@@ -456,16 +456,15 @@ static uint32_t add_ranks_of(struct str *out, const struct job *j, const struct 
 	return others;
 }
 
-/* ERROR: of the loss; NULL: H is to be left. */
-static void say_left(struct job *j, const struct host *h, const char *error)
+void report_left(struct job *j, const struct host *h)
 {
 	struct str out = { 0 };
 	uint32_t others;
 
 	if (j->request->verbosity < 0)
 		return;
-	if (error)
-		str_addf(&out, "runner: %s\n  with it ", error);
+	if (h->state == HOST_LOST)
+		str_addf(&out, "runner: %s\n  with it ", h->err.text);
 	else
 		str_addf(&out, "runner: %s is to be left: ending ", h->name);
 	others = add_ranks_of(&out, j, h);
@@ -473,16 +472,6 @@ static void say_left(struct job *j, const struct host *h, const char *error)
 		 others == 1 ? "es" : "");
 	output_note(j->output, "%s", str_text(&out));
 	str_free(&out);
-}
-
-void report_left_out(struct job *j, const struct host *h)
-{
-	say_left(j, h, h->err.text);
-}
-
-void report_left(struct job *j, const struct host *h)
-{
-	say_left(j, h, NULL);
 }
 
 void report_resize(struct job *j)

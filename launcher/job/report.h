@@ -10,9 +10,7 @@
 /* Append "3 of 5" or "3, at most 5 in 3600 s": the restarts, and how many there may
  * be. */
 void report_add_budget(struct str *out, const struct job *j);
-/* H is lost, and the ranks of the others go on. */
-void report_left_out(struct job *j, const struct host *h);
-/* H is up, and is to be left, and the ranks of the others go on. */
+/* H is lost, or is to be left, and the ranks of the other hosts go on. */
 void report_left(struct job *j, const struct host *h);
 /* All ranks start again: after a failure, or since the hosts are others. */
 void report_restart(struct job *j, bool resized);
