@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "agent/pmi/pmix_folder.h"
+#include "agent/ranks/hung.h"
 #include "agent/ranks/procs.h"
 #include "common/job.h"
 
@@ -197,6 +198,31 @@ static int on_window(struct agent *a, const struct wire_window *m, struct err *e
 	return 0;
 }
 
+/* The launcher sees by this that a rank hangs. */
+static void say_looked(struct agent *a)
+{
+	const size_t n = a->ranks.n;
+	struct hung_use *use = xcalloc(n + 1, sizeof *use);
+	uint32_t *v = xcalloc(5 * n + 1, sizeof *v);
+	const struct wire_looked m = { .epoch = a->epoch,
+				       .states = { v, n },
+				       .cpu_ms = { v + n, n },
+				       .kib = { v + 2 * n, n },
+				       .numbers = { v + 3 * n, n },
+				       .pending = { v + 4 * n, n } };
+
+	hung_look(&a->ranks, use);
+	for (size_t i = 0; i < n; i++) {
+		v[i] = (unsigned char)use[i].state;
+		v[n + i] = (uint32_t)use[i].cpu_ms;
+		v[2 * n + i] = (uint32_t)(use[i].bytes / 1024);
+		server_progress(a->ranks.server, i, &v[3 * n + i], &v[4 * n + i]);
+	}
+	wire_pack_looked(&a->stream.out, &m);
+	free(use);
+	free(v);
+}
+
 /* A message of another epoch came too late. */
 #define TAKE_JOB(name, call) WIRE_TAKE(name, if (a->job && m.epoch == a->epoch) call)
 
@@ -226,9 +252,13 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_world:
 	case WIRE_wanted:
 	case WIRE_lost:
-	case WIRE_query:
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
+	case WIRE_query:
+		if (a->job)
+			say_looked(a);
+		return a->job ? server_frame(r->server, f, e) : 0;
+		TAKE_JOB(hung, hung_end(r, m.rank))
 		TAKE_JOB(start, m.life ? agent_start_again(a, &m) : agent_start(a, &m))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))

@@ -112,7 +112,23 @@ struct output_look {
 	bool show_errors;     /* "errors" in --show: stderr of every rank as well */
 };
 
-/* How ranks start, and start again. */
+/* When a rank hangs, and what is done then. */
+#define ON_HANG_NAMES "report", "kill", "restart", "replace"
+enum on_hang {
+	ON_HANG_REPORT,
+	ON_HANG_KILL,
+	ON_HANG_RESTART,
+	ON_HANG_REPLACE,
+	ON_HANG_NOT_GIVEN
+};
+struct hang_limit {
+	long ms;     /* 0: none */
+	bool learns; /* from the pauses of the ranks; MS is the least */
+	bool given;  /* by the user */
+	enum on_hang on;
+};
+
+/* How ranks start, and start again, and which are taken for hanging. */
 struct lives {
 	int restarts; /* at most, after failures, */
 	bool restarts_given;
@@ -120,6 +136,7 @@ struct lives {
 	enum replace replace;
 	bool keep_going; /* a failure ends no other rank */
 	bool warm;       /* ranks are forked from a process that has their modules */
+	struct hang_limit hang;
 };
 
 /* A job whose number of ranks follows that of its hosts. */

@@ -182,6 +182,22 @@ void op_records_send(const struct server *s, uint32_t local)
 	str_free(&text);
 }
 
+void server_progress(const struct server *s, size_t local, uint32_t *number,
+		     uint32_t *pending)
+{
+	struct boot_memory head;
+	struct boot_rank rank;
+	struct recorder r;
+
+	*number = *pending = 0;
+	if (!s || !read_rank(s, (uint32_t)local, &head, &rank))
+		return;
+	*number = (uint32_t)atomic_load(&rank.number);
+	read_recorder(s, (uint32_t)local, &r);
+	for (size_t i = 0; i < r.n; i++)
+		*pending += r.op[i].state < BOOT_RECORD_DONE;
+}
+
 void op_records_query(const struct server *s)
 {
 	const struct wire_query_done m = { s->job->epoch };

@@ -83,6 +83,10 @@ void server_another_life(struct server *s, size_t local, bool joins);
 /* *LOCAL is to be ended, and was not named before: it has called MPI_Abort, and waits;
  * or it cannot come out of MPI_Init, as one that it waits for there has ended. */
 bool server_ends(struct server *s, size_t *local);
+/* The last operation of local rank LOCAL in libberth, 0: none; of its last 64, how many
+ * are not over. */
+void server_progress(const struct server *s, size_t local, uint32_t *number,
+		     uint32_t *pending);
 /* When this host heard that local rank LOCAL had called MPI_Abort with *CODE; 0: it has
  * not.  *TEXT is what it said, or "". */
 uint64_t server_aborted(const struct server *s, size_t local, int *code,

@@ -149,6 +149,29 @@ void procs_free(struct procs *p)
 	*p = (struct procs){ 0 };
 }
 
+uint64_t proc_cpu_ms(pid_t pid)
+{
+	unsigned long long used[4] = { 0 }, ticks = (unsigned)sysconf(_SC_CLK_TCK);
+	char text[1024], *at;
+
+	if (read_proc(pid, "stat", text, sizeof text) > 0 && (at = strrchr(text, ')')))
+		sscanf(at + 1,
+		       " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu "
+		       "%llu",
+		       &used[0], &used[1], &used[2], &used[3]);
+	return (used[0] + used[1] + used[2] + used[3]) * 1000 / ticks;
+}
+
+uint64_t proc_io_bytes(pid_t pid)
+{
+	unsigned long long in = 0, out = 0;
+	char text[512];
+
+	if (read_proc(pid, "io", text, sizeof text) > 0)
+		sscanf(text, "rchar: %llu wchar: %llu", &in, &out);
+	return in + out;
+}
+
 bool proc_exiting(pid_t pid)
 {
 	/* PF_EXITING, PF_DUMPCORE, PF_SIGNALED of the kernel's linux/sched.h */

@@ -36,6 +36,11 @@ void procs_spare(pid_t group, bool is_spared);
 const struct proc *procs_find(const struct procs *p, pid_t pid);
 void procs_free(struct procs *p);
 
+/* CPU time of PID and of the children that it has reaped; bytes that PID has read and
+ * written; 0 if that cannot be seen. */
+uint64_t proc_cpu_ms(pid_t pid);
+uint64_t proc_io_bytes(pid_t pid);
+
 /* Does PID exit just now?  A process that was killed does, even before its next turn on
  * a CPU. */
 bool proc_exiting(pid_t pid);

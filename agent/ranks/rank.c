@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "agent/ranks/listener.h"
-#include "agent/ranks/procs.h"
 #include "common/loop.h"
 
 enum {
@@ -373,6 +372,7 @@ void ranks_clear(struct ranks *r, size_t local, uint32_t life, bool joins)
 	server_another_life(r->server, local, joins);
 	one->looks = 0;
 	one->killed = false;
+	one->kill_at_ms = 0;
 }
 
 /* Nothing is left of it, and its output is sent. */
@@ -428,18 +428,32 @@ static bool is_shell(const char *name)
 	return false;
 }
 
+bool ranks_is_shell(const struct proc *p)
+{
+	return is_shell(p->comm) || proc_runs(p->pid, is_shell);
+}
+
 /* A shell gets it before its children: else it would go on to its script's next line
  * once its child has died.  A script with "#!/bin/bash" has the script's name, so the
  * program counts, too. */
 static void signal_main(const struct procs *all, pid_t pid, int signo)
 {
 	const struct proc *p = procs_find(all, pid);
-	bool shell = p && (is_shell(p->comm) || proc_runs(pid, is_shell));
+	bool shell = p && ranks_is_shell(p);
 
 	kill(pid, signo);
 	for (size_t i = 0; shell && i < all->n; i++)
 		if (all->v[i].ppid == pid)
 			kill(all->v[i].pid, signo);
+}
+
+void ranks_signal_one(const struct ranks *r, size_t local, int signo)
+{
+	struct procs all;
+
+	procs_load_below(&all);
+	signal_main(&all, r->v[local].pid, signo);
+	procs_free(&all);
 }
 
 /* A rank whose warm process still imports has no handler either: SIGNO ends it. */
@@ -679,5 +693,7 @@ void ranks_free(struct ranks *r)
 	str_free(&r->which);
 	if (r->timer)
 		event_free(r->timer);
+	if (r->hung)
+		event_free(r->hung);
 	*r = (struct ranks){ 0 };
 }

@@ -23,6 +23,7 @@
 #include "agent/ranks/cgroup.h"
 #include "agent/ranks/io.h"
 #include "agent/ranks/oom.h"
+#include "agent/ranks/procs.h"
 #include "agent/ranks/spawn.h"
 #include "agent/ranks/warm.h"
 #include "common/job.h"
@@ -40,10 +41,11 @@ struct rank {
 	enum rank_state state;
 	uint32_t rank;
 	pid_t pid;
-	uint32_t life;  /* 1, then one more with each start in this epoch */
-	unsigned looks; /* CLEARING: so far */
-	bool killed;    /* by us: no OOM kill */
-	bool launched;  /* in a batch, as number slot */
+	uint32_t life;       /* 1, then one more with each start in this epoch */
+	unsigned looks;      /* CLEARING: so far */
+	bool killed;         /* by us: no OOM kill */
+	uint64_t kill_at_ms; /* it hangs, and has got ABRT; or 0 */
+	bool launched;       /* in a batch, as number slot */
 	size_t slot;
 	int warm;            /* the process of which it was asked, or -1 */
 	uint64_t started_ms; /* if it was forked from that */
@@ -65,6 +67,7 @@ struct ranks {
 	struct warm *warm;     /* the owner's, or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
+	struct event *hung;  /* hung.h; or NULL */
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */
 	uint64_t stop_delayed_ms;
@@ -111,6 +114,10 @@ long ranks_cleared(struct ranks *r);
 void ranks_reap(struct ranks *r);
 /* SIGNO to main processes (of a shell: to its children too), or to all descendants. */
 void ranks_signal(struct ranks *r, int signo, bool tree);
+/* SIGNO to the main process of local rank LOCAL. */
+void ranks_signal_one(const struct ranks *r, size_t local, int signo);
+/* P is one of a shell. */
+bool ranks_is_shell(const struct proc *p);
 /* The user's terminal is of SIZE: so are the ptys, now and later.  The ranks hear of it
  * by SIGWINCH. */
 void ranks_window(struct ranks *r, const struct winsize *size);

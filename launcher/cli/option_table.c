@@ -11,6 +11,7 @@ static const char *const bind_names[] = { BIND_TO_NAMES, NULL };
 static const char *const share_names[] = { SHARE_NAMES, NULL };
 static const char *const visible_names[] = { GPU_VISIBLE_NAMES, NULL };
 static const char *const gpu_id_names[] = { GPU_ID_NAMES, NULL };
+static const char *const on_hang_names[] = { ON_HANG_NAMES, NULL };
 static const char *const replace_names[] = { REPLACE_NAMES, NULL };
 static const char *const mpi_names[] = { MPI_NAMES, NULL };
 static const char *const horovod_names[] = { HOROVOD_NAMES, NULL };
@@ -334,6 +335,32 @@ const struct option option_table[] = {
 		  "within 10 seconds, ranks are started as without --warm, and one line says why. All "
 		  "ranks of a host have one layout of addresses. runner --check --warm says which "
 		  "modules are imported." },
+	{ "--hang-timeout", "off|TIME|auto", TOPIC_ending, 0,
+	  "hang-timeout", "BERTH_HANG_TIMEOUT", .set = value_hang, .max = SECONDS_MAX,
+	  .help = "how long a rank may hang; --on-hang says what then",
+	  .text = "Take a rank for one that hangs if other ranks wait for it in an operation of "
+		  "libberth for TIME, and it has meanwhile done nothing: used less than a hundredth "
+		  "of a CPU, read and written nothing, printed nothing, together with all processes "
+		  "that it started. One that does work hangs only if all other ranks wait for it 5 "
+		  "times as long. A rank that is stopped (state T) for TIME hangs, unless all are. "
+		  "Of ranks that do not use libberth only this is seen: stopped ranks, and that no "
+		  "rank does anything for TIME; then nobody knows which rank it is, and all are "
+		  "meant. A process that a debugger holds, or that has R as its state, does not "
+		  "hang. Work of a GPU for which a rank sleeps, and bytes that pass by sockets, are "
+		  "not seen: choose TIME above the longest time of a step. auto: 20 times the "
+		  "longest pause between two operations of a rank so far, and at least 60 seconds. "
+		  "The default is to report after 5 minutes; off: nothing is looked at." },
+	{ "--on-hang", "report|kill|restart|replace", TOPIC_ending, 0,
+	  "on-hang", "BERTH_ON_HANG", CHOICE(lives.hang.on, on_hang_names),
+	  .help = "what is done about a rank that hangs",
+	  .text = "Choose what is done about a rank that hangs. report: one warning names it, says "
+		  "what it does and which ranks wait for it. The others also end it: it gets SIGABRT, "
+		  "at which Python prints where it is if PYTHONFAULTHANDLER is set (-x "
+		  "PYTHONFAULTHANDLER=1), and SIGCONT, and SIGKILL 2 seconds later; a rank in state T or D "
+		  "gets SIGKILL at once. It leaves no core. kill: the job ends with it. restart: all "
+		  "ranks start again, if --restarts has a start left; else as kill. replace: the rank "
+		  "alone starts again, if --replace can do that; else as restart. The default is "
+		  "replace with --hang-timeout TIME or auto, else report." },
 	{ "--keep-going", NULL, TOPIC_ending, OPTION_SWITCH,
 	  "keep-going", "BERTH_KEEP_GOING", SWITCH(lives.keep_going),
 	  .help = "a rank that fails does not end the others",

@@ -397,6 +397,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.reach.host_timeout_ms = 60000,
 		.kill_grace_ms = 10000,
 		.growing = { .timeout_ms = 600000, .cooldown_ms = { 60000, 3600000 } },
+		.lives.hang = { .ms = 300000, .on = ON_HANG_NOT_GIVEN },
 		.output.show.all = true,
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,

@@ -161,6 +161,7 @@ static long fraction_ms(const char *digits, size_t n, long unit)
 	return any && !value ? 1 : value;
 }
 
+enum { HANG_LEAST_MS = 60000 };             /* of --hang-timeout auto */
 enum { RATE_SECONDS_MAX = 30 * 24 * 3600 }; /* of --restarts N/TIME */
 
 /* VALUE, a time of MIN to MAX seconds, in milliseconds. */
@@ -210,6 +211,21 @@ int value_restarts(const struct setting *s, const char *value, struct err *e)
 	s->r->lives.restarts_given |= !rc;
 	free(number);
 	return rc;
+}
+
+int value_hang(const struct setting *s, const char *value, struct err *e)
+{
+	struct hang_limit *h = &s->r->lives.hang;
+
+	h->learns = !strcmp(value, "auto");
+	h->given = true;
+	if (h->learns)
+		h->ms = HANG_LEAST_MS;
+	else if (!strcmp(value, "off"))
+		h->ms = 0;
+	else
+		return values_time(&h->ms, value, s->option->min, s->option->max, e);
+	return 0;
 }
 
 int value_grace(const struct setting *s, const char *value, struct err *e)

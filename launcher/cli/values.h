@@ -17,6 +17,7 @@ int value_number(const struct setting *s, const char *value, struct err *e); /* 
 /* long, in milliseconds: 30, 30s, 0.5, 5m, 1.5h, 2d */
 int value_seconds(const struct setting *s, const char *value, struct err *e);
 int value_restarts(const struct setting *s, const char *value, struct err *e);
+int value_hang(const struct setting *s, const char *value, struct err *e);
 int value_choice(const struct setting *s, const char *value,
 		 struct err *e); /* an enum */
 

@@ -9,6 +9,7 @@
 #include "launcher/job/fence.h"
 #include "launcher/job/forget.h"
 #include "launcher/job/growth.h"
+#include "launcher/job/hang.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
@@ -203,6 +204,7 @@ static void start_ranks(struct job *j)
 						.hinted = &j->status_hinted,
 						.answers = host_answers,
 						.ctx = j });
+	j->serves.hang = hang_open(j);
 	messages_start(j);
 }
 
@@ -426,6 +428,7 @@ static void acts_drain(struct job *j)
 
 static void end_services(struct services *s)
 {
+	hang_free(s->hang);
 	fence_free(s->fence);
 	names_free(s->names);
 	exchanges_free(s->exchanges);

@@ -12,6 +12,7 @@ void forget_rank(struct rank *r)
 	free(r->shared);
 	free(r->text);
 	free(r->hint);
+	free(r->hung_text);
 	*r = (struct rank){ 0 };
 }
 

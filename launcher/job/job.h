@@ -122,6 +122,7 @@ struct services {
 	struct fence *fence;
 	struct names *names;
 	struct rank_status *status;
+	struct hang *hang;
 };
 
 /* growth.h: hosts that come and go */

@@ -7,6 +7,7 @@
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/growth.h"
+#include "launcher/job/hang.h"
 #include "launcher/job/host_map.h"
 #include "launcher/job/mpi.h"
 #include "launcher/job/names.h"
@@ -371,7 +372,9 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	free(r->bound);
 	free(r->text);
 	free(r->hint);
-	r->bound = r->text = r->hint = NULL;
+	free(r->hung_text);
+	r->bound = r->text = r->hint = r->hung_text = NULL;
+	r->hung = HANG_LEAVE;
 	m.life = ++r->starts + 1;
 	r->again_ms = clock_ms();
 	j->unstarted++;
@@ -573,6 +576,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j->serves.status, h, &m))
 		TAKE_JOB(query_done, rank_status_done(j->serves.status, h))
+		TAKE_JOB(looked, hang_looked(j->serves.hang, h, &m))
 		TAKE_JOB(missing_request,
 			 rank_status_missing_request(j->serves.status, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
@@ -592,7 +596,7 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_missing_request || type == WIRE_modex_request ||
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
 	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
-	       type == WIRE_elastic;
+	       type == WIRE_elastic || type == WIRE_looked;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

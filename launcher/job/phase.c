@@ -194,6 +194,11 @@ static bool has_restart(const struct lives *l, const struct account *a, uint64_t
 	return n < (size_t)l->restarts;
 }
 
+bool phase_has_restart(const struct job *j, uint64_t now_ms)
+{
+	return has_restart(&j->request->lives, &j->account, now_ms);
+}
+
 bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 {
 	long cause;
@@ -205,20 +210,27 @@ bool phase_restart_wanted(const struct job *j, uint64_t now_ms)
 	if (!j->failed || !has_restart(&j->request->lives, &j->account, now_ms))
 		return false;
 	cause = phase_cause(j);
-	return cause < 0 || j->rank[cause].ending.fate != FATE_EXEC;
+	return cause < 0 || (j->rank[cause].ending.fate != FATE_EXEC &&
+			     j->rank[cause].hung != HANG_KILL);
 }
 
-bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
+bool phase_may_replace(const struct job *j, uint32_t rank)
 {
-	const struct rank *r = &j->rank[rank];
 	const enum replace how = j->request->lives.replace;
 	/* With --replace alone, if no rank uses libberth, the others need not know. */
 	const bool alone = how == REPLACE_ALONE && !fence_is_used(j->serves.fence) &&
 			   !*rank_status_last(j->serves.status, rank);
 
 	return how != REPLACE_ALL &&
-	       (alone || fence_can_replace(j->serves.fence, rank)) &&
-	       j->phase == JOB_RUN &&
+	       (alone || fence_can_replace(j->serves.fence, rank));
+}
+
+bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms)
+{
+	const struct rank *r = &j->rank[rank];
+
+	return phase_may_replace(j, rank) && r->hung != HANG_KILL &&
+	       r->hung != HANG_RESTART && j->phase == JOB_RUN &&
 	       (r->ending.fate == FATE_EXIT || r->ending.fate == FATE_SIGNAL ||
 		r->ending.fate == FATE_OOM) &&
 	       !r->dismissed && !j->failed && !j->grace_signo && !j->timed_out &&

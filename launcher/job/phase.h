@@ -127,6 +127,12 @@ uint32_t phase_close_ms(const struct job *j);
 /* A failure is to be followed by another start of all ranks. */
 bool phase_restart_wanted(const struct job *j, uint64_t now_ms);
 
+/* --restarts has one left. */
+bool phase_has_restart(const struct job *j, uint64_t now_ms);
+
+/* RANK can start again while the others go on, if it fails. */
+bool phase_may_replace(const struct job *j, uint32_t rank);
+
 /* RANK, which has failed, is to start again, and no other. */
 bool phase_replace_wanted(const struct job *j, uint32_t rank, uint64_t now_ms);
 

@@ -3,6 +3,7 @@
 #ifndef BERTH_LAUNCHER_JOB_RANK_H
 #define BERTH_LAUNCHER_JOB_RANK_H
 
+#include "launcher/job/hang_judge.h"
 #include "launcher/job/outcome.h"
 
 /* RANK_STARTING: told to start, and not yet known to run. */
@@ -14,6 +15,10 @@ struct rank {
 	uint32_t starts;   /* in this epoch, after the first */
 	uint64_t again_ms; /* clock_ms() of the last of these */
 	struct ending ending;
+	/* It hangs, and is to end: what follows, why; clock_ms() of that.  hang.c. */
+	enum hang_act hung;
+	char *hung_text;
+	uint64_t hung_ms;
 	bool late;      /* it ended after its agent had been told to stop: no cause */
 	bool dismissed; /* all that it served have ended: its end is no failure */
 	bool left_out;  /* lost with its host, and the others go on without it */

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "common/loop.h"
-#include "launcher/job/rank_waits.h"
 
 enum {
 	ANSWER_MS = 1000,
@@ -46,7 +45,9 @@ struct rank_status {
 	 * it said that itself; 0: none. */
 	uint64_t *named_ms;
 	struct asked *host;
-	struct query query;  /* the latest */
+	struct query query; /* the latest */
+	void (*on_answers)(void *ctx, struct rank_waits *waits);
+	void *ctx;
 	struct event *timer; /* pending while answers to it may come */
 };
 
@@ -346,6 +347,8 @@ static void status_finish(struct rank_status *s)
 		for (uint32_t i = 0; i < np; i++)
 			print_rank(s, i, waits);
 	}
+	if (s->on_answers)
+		s->on_answers(s->ctx, waits);
 	rank_waits_free(waits);
 	free(waits);
 	query_end(s);
@@ -480,5 +483,18 @@ void rank_status_print(struct rank_status *s)
 	if (!s)
 		return;
 	get_query(s)->print = true;
+	ask_all(s);
+}
+
+void rank_status_watch(struct rank_status *s,
+		       void (*fn)(void *ctx, struct rank_waits *waits), void *ctx)
+{
+	s->on_answers = fn;
+	s->ctx = ctx;
+}
+
+void rank_status_look(struct rank_status *s)
+{
+	get_query(s);
 	ask_all(s);
 }

@@ -8,7 +8,7 @@
 #ifndef BERTH_LAUNCHER_JOB_RANK_STATUS_H
 #define BERTH_LAUNCHER_JOB_RANK_STATUS_H
 
-#include "launcher/job/epoch.h"
+#include "launcher/job/rank_waits.h"
 #include "launcher/output/events.h"
 #include "launcher/output/output.h"
 
@@ -41,6 +41,12 @@ const char *rank_status_missing_request(struct rank_status *s, const struct host
 
 /* The last operation of RANK, as its agent said when it was asked last, or "". */
 const char *rank_status_last(const struct rank_status *s, uint32_t rank);
+/* When all agents have answered, or are late, FN is called with what the ranks wait
+ * for.  It may be NULL. */
+void rank_status_watch(struct rank_status *s,
+		       void (*fn)(void *ctx, struct rank_waits *waits), void *ctx);
+/* Ask all agents. */
+void rank_status_look(struct rank_status *s);
 /* Ask all agents, then print the status of each rank. */
 void rank_status_print(struct rank_status *s);
 

@@ -280,6 +280,11 @@ static void report_describe(struct job *j, uint32_t index, struct err *e)
 			 r->gpu);
 	else
 		snprintf(text, sizeof text, "pid %u", r->pid);
+	if (r->hung_text &&
+	    (r->ending.fate == FATE_SIGNAL || r->ending.fate == FATE_EXIT)) {
+		err_set(e, E_RANK_HUNG, index, h->name, text, r->hung_text);
+		return;
+	}
 	switch (r->ending.fate) {
 	case FATE_LOST:
 		*e = h->err;

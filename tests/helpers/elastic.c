@@ -9,8 +9,11 @@
  * dies=MS    each life ends at random, after MS on average, until the file STEPS is
  *            there; a first life not before its first step, since the others do not go
  *            on without a rank before they have said so
+ * saves=N    rank 0 of the job saves in one step of N, at random, for 10 steps
  * RANK@STEP  RANK of the job kills itself in its first life before the operation of
- *            STEP; RANK@STEP+ in it, RANK@STEPc in the berth_change() that follows,
+ *            STEP, or hangs there: RANK@STEPs stopped by SIGSTOP, RANK@STEPl on a
+ *            lock of its own, RANK@STEPr in an endless loop, RANK@STEPv in vfork(2),
+ *            in state D; RANK@STEP+ in it, RANK@STEPc in the berth_change() after it,
  *            RANK@0i before the berth_init() of its second life;
  *            RANK@STEPz before it, too, and it stays a zombie for ZOMBIE_MS;
  *            RANK@STEPf is no death: a child dies, and a thread ends;
@@ -22,6 +25,7 @@
  * The batches of a step are split among the ranks, so that the sum of all gradients
  * does not depend on how many there are: each rank compares the state with that of the
  * undisturbed training, which it computes alone. */
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,7 +51,7 @@ static struct state now, saved;
 static int me, life, n;     /* rank of the job, its life; deaths */
 static const char *until;   /* a file; or NULL */
 static bool times, stopped; /* all ranks of this world know of it */
-static int steps, mean_ms, mib;
+static int steps, mean_ms, mib, saves;
 static int ranks; /* that have to be there at its end */
 static struct death {
 	int rank, step;
@@ -146,6 +150,58 @@ static void take_memory(void)
 	      mib);
 	for (size_t i = 0; i < bytes; i += page)
 		p[i] = 1;
+}
+
+static void hang_on_a_lock(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&lock);
+}
+
+static void hang_in_a_loop(void)
+{
+	static volatile unsigned turns;
+
+	for (;;)
+		turns++;
+}
+
+static void hang_in_the_kernel(void)
+{
+	if (!vfork())
+		for (;;)
+			pause();
+}
+
+static void hang(void)
+{
+	static const struct {
+		char when;
+		void (*how)(void);
+	} ways[] = { { 'l', hang_on_a_lock },
+		     { 'r', hang_in_a_loop },
+		     { 'v', hang_in_the_kernel } };
+
+	if (dies('s'))
+		kill(getpid(), SIGSTOP);
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+		if (dies(ways[i].when))
+			ways[i].how();
+}
+
+/* Work of 10 steps, as it writes what it has computed. */
+static void save(int ms)
+{
+	static char bytes[1 << 16];
+	const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	for (int i = 0; i < 10 * ms; i++) {
+		CHECK(write(null, bytes, sizeof bytes) > 0, "write", 0);
+		usleep(1000);
+	}
+	close(null);
 }
 
 /* Another rank dies in the operation of this step: this one comes to it later. */
@@ -269,6 +325,9 @@ static berth_result step(int ms)
 		say_time("execs");
 		execl("/bin/sh", "sh", "-c", "sleep 0.5; exit 9", (char *)NULL);
 	}
+	hang();
+	if (saves && me == 0 && random() % saves == 0)
+		save(ms);
 	if (ms)
 		usleep((useconds_t)ms * 1000);
 	for (int b = w.rank; b < BATCHES; b += w.ranks)
@@ -398,6 +457,8 @@ static void read_arguments(int argc, char **argv, int *ms)
 			mean_ms = atoi(argv[i] + 5);
 		else if (strncmp(argv[i], "mb=", 3) == 0)
 			mib = atoi(argv[i] + 3);
+		else if (strncmp(argv[i], "saves=", 6) == 0)
+			saves = atoi(argv[i] + 6);
 		if (!strchr(argv[i], '@')) {
 			n--;
 			continue;

@@ -1,0 +1,144 @@
+#include "agent/ranks/hung.h"
+
+#include <event2/event.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "agent/ranks/procs.h"
+#include "common/file.h"
+#include "common/loop.h"
+
+enum { ABRT_MS = 2000 /* from ABRT to KILL: faulthandler prints all threads */ };
+
+/* ---- what they have done ---- */
+
+/* The number of the local rank to which each of ALL belongs, from its own or from its
+ * parent's, which comes first; or r->n. */
+static size_t *find_owners(const struct ranks *r, const struct procs *all)
+{
+	size_t *owner = xcalloc(all->n + 1, sizeof *owner);
+
+	for (size_t i = 0; i < all->n; i++) {
+		size_t k = 0;
+
+		while (k < r->n &&
+		       (r->v[k].state != RANK_RUNNING || r->v[k].pid != all->v[i].pid))
+			k++;
+		for (size_t up = 0; k == r->n && up < i; up++)
+			if (all->v[up].pid == all->v[i].ppid)
+				k = owner[up];
+		owner[i] = k;
+	}
+	return owner;
+}
+
+void hung_look(const struct ranks *r, struct hung_use *use)
+{
+	struct procs all;
+	size_t *owner;
+
+	memset(use, 0, r->n * sizeof *use);
+	procs_load_below(&all);
+	owner = find_owners(r, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		const struct proc *p = &all.v[i];
+		struct hung_use *u = &use[owner[i]];
+
+		if (owner[i] == r->n)
+			continue;
+		u->cpu_ms += proc_cpu_ms(p->pid);
+		u->bytes += proc_io_bytes(p->pid);
+		if (p->pid == r->v[owner[i]].pid)
+			u->state =
+				p->state == 'S' && ranks_is_shell(p) ? 's' : p->state;
+		else if (u->state == 's') /* by the order, a child of the shell */
+			u->state = p->state;
+	}
+	for (size_t k = 0; k < r->n; k++) /* a shell without a child */
+		if (use[k].state == 's')
+			use[k].state = 'S';
+	free(owner);
+	procs_free(&all);
+}
+
+/* ---- the end of one ---- */
+
+/* `rank 3, pid 77: state D, in folio_wait_bit_common` to the user. */
+static void say_state(const struct ranks *r, const struct rank *one, char state)
+{
+	char path[64], where[64] = "";
+	struct str text = { 0 };
+
+	snprintf(path, sizeof path, "/proc/%d/wchan", (int)one->pid);
+	file_start(path, where, sizeof where);
+	str_addf(&text, "rank %u, pid %d, hangs in state %c", one->rank, (int)one->pid,
+		 state ? state : '?');
+	if (*where && strcmp(where, "0") != 0)
+		str_addf(&text, ", in %.60s", where);
+	wire_pack_log(r->out, &(struct wire_log){ .level = LOG_WARNING,
+						  .id = "",
+						  .text = str_text(&text),
+						  .hint = "" });
+	str_free(&text);
+}
+
+static void hung_kill(struct rank *one)
+{
+	one->kill_at_ms = 0;
+	one->killed = true;
+	kill(-one->pid, SIGKILL);
+	kill(one->pid, SIGKILL); /* if it has left its group */
+}
+
+static void hung_on_timer(evutil_socket_t fd, short what, void *ctx)
+{
+	struct ranks *r = ctx;
+	const uint64_t now = clock_ms();
+	uint64_t next = 0;
+
+	(void)fd;
+	(void)what;
+	for (size_t i = 0; i < r->n; i++) {
+		struct rank *one = &r->v[i];
+
+		if (one->state != RANK_RUNNING)
+			one->kill_at_ms = 0;
+		if (one->kill_at_ms && now >= one->kill_at_ms)
+			hung_kill(one);
+		if (one->kill_at_ms && (!next || one->kill_at_ms < next))
+			next = one->kill_at_ms;
+	}
+	if (next)
+		loop_after_ms(r->hung, next - now);
+}
+
+void hung_end(struct ranks *r, uint32_t rank)
+{
+	struct hung_use *use;
+	size_t local = 0;
+	struct rank *one;
+	char state;
+
+	while (local < r->n && r->v[local].rank != rank)
+		local++;
+	if (local == r->n || r->v[local].state != RANK_RUNNING)
+		return; /* it has ended meanwhile */
+	one = &r->v[local];
+	use = xcalloc(r->n, sizeof *use);
+	hung_look(r, use);
+	state = use[local].state;
+	free(use);
+	say_state(r, one, state);
+	if (state == 'T' || state == 'D') {
+		hung_kill(one);
+		return;
+	}
+	prlimit(one->pid, RLIMIT_CORE, &(struct rlimit){ 0, 0 }, NULL);
+	ranks_signal_one(r, local, SIGABRT);
+	ranks_signal_one(r, local, SIGCONT);
+	one->kill_at_ms = clock_ms() + ABRT_MS;
+	if (!r->hung)
+		r->hung = event_new(r->io.base, -1, 0, hung_on_timer, r);
+	hung_on_timer(-1, 0, r);
+}
