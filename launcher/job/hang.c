@@ -28,8 +28,8 @@ struct seen {
 	uint32_t cpu_ms, kib; /* when it did something last */
 	uint64_t ops; /* a hash of its operations in libberth, as rank_op says */
 	bool steps;   /* it has done operations, and waits for no world */
-	/* Times of hang.now_ms: it did something, began or ended an operation, came into
-	 * STATE. */
+	/* hang.now_ms at its last work, at its last change of operations, and when it
+	 * came into STATE */
 	uint64_t moved_ms, op_ms, state_ms;
 };
 
@@ -366,8 +366,9 @@ static bool awaits_end(struct hang *g)
 		any = true;
 		if (clock_ms() - r->hung_ms < END_MS || j->refused)
 			continue;
-		err_set(&j->err, E_HUNG_STAYS, i,
-			j->agents.host[j->plan.rank[i].host].name);
+		err_set(&j->err, E_RANK_HUNG, i,
+			j->agents.host[j->plan.rank[i].host].name, "SIGKILL was sent",
+			"it does not end");
 		j->refused = true;
 	}
 	return any;

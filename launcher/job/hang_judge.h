@@ -16,6 +16,7 @@
  * does that is not stopped.
  *
  * If a debugger holds one (t), nobody hangs: the others wait for its user.
+ *
  * A rank that works while another root does nothing may be the one for which both wait,
  * by sockets of their own: so nobody is blamed then, unless the wait lasts 5 limits. */
 #ifndef BERTH_LAUNCHER_JOB_HANG_JUDGE_H
@@ -32,8 +33,7 @@ struct hang_rank {
 	bool waits;      /* in an operation, or for one that it has submitted */
 	char state;      /* as in /proc/PID/stat */
 	uint32_t behind; /* ranks that wait for it, for the limit */
-	/* For how long it has begun and ended no operation; done nothing at all; been in
-	 * STATE. */
+	/* since its last change of operations; its last work; it came into STATE */
 	uint64_t still_ms, idle_ms, state_ms;
 };
 

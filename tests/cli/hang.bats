@@ -27,6 +27,7 @@ replaces() { # WAY RANK STEP WHY
 	replaces l 0 7 "it has done nothing for 0."
 }
 
+# bats test_tags=all
 @test "in an endless loop, and in the kernel" {
 	replaces r 1 9 "it works, and does not come for 2."
 	replaces v 3 5 "blocked in the kernel (state D) for 0."
@@ -62,6 +63,7 @@ replaces() { # WAY RANK STEP WHY
 	silent_on hangs
 }
 
+# bats test_tags=all
 @test "Python on a lock prints where it is" {
 	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
 	cat > "$T/lock.py" <<- 'EOF'
