@@ -203,13 +203,14 @@ static void say_looked(struct agent *a)
 {
 	const size_t n = a->ranks.n;
 	struct hung_use *use = xcalloc(n + 1, sizeof *use);
-	uint32_t *v = xcalloc(5 * n + 1, sizeof *v);
+	uint32_t *v = xcalloc(6 * n + 1, sizeof *v);
 	const struct wire_looked m = { .epoch = a->epoch,
 				       .states = { v, n },
 				       .cpu_ms = { v + n, n },
 				       .kib = { v + 2 * n, n },
 				       .numbers = { v + 3 * n, n },
-				       .pending = { v + 4 * n, n } };
+				       .pending = { v + 4 * n, n },
+				       .lives = { v + 5 * n, n } };
 
 	hung_look(&a->ranks, use);
 	for (size_t i = 0; i < n; i++) {
@@ -217,6 +218,7 @@ static void say_looked(struct agent *a)
 		v[n + i] = (uint32_t)use[i].cpu_ms;
 		v[2 * n + i] = (uint32_t)(use[i].bytes / 1024);
 		server_progress(a->ranks.server, i, &v[3 * n + i], &v[4 * n + i]);
+		v[5 * n + i] = a->ranks.v[i].life;
 	}
 	wire_pack_looked(&a->stream.out, &m);
 	free(use);
@@ -254,11 +256,8 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 	case WIRE_lost:
 	case WIRE_missing:
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
-	case WIRE_query:
-		if (a->job)
-			say_looked(a);
-		return a->job ? server_frame(r->server, f, e) : 0;
-		TAKE_JOB(hung, hung_end(r, m.rank))
+		TAKE_JOB(query, (say_looked(a), rc = server_frame(r->server, f, e)))
+		TAKE_JOB(hung, hung_end(r, m.rank, m.life))
 		TAKE_JOB(start, m.life ? agent_start_again(a, &m) : agent_start(a, &m))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))

@@ -33,16 +33,13 @@ static size_t *find_owners(const struct ranks *r, const struct procs *all)
 	return owner;
 }
 
-void hung_look(const struct ranks *r, struct hung_use *use)
+/* The use of each local rank, of ALL and their OWNERs, into USE[r->n]. */
+static void add_up(const struct ranks *r, const struct procs *all, const size_t *owner,
+		   struct hung_use *use)
 {
-	struct procs all;
-	size_t *owner;
-
 	memset(use, 0, r->n * sizeof *use);
-	procs_load_below(&all);
-	owner = find_owners(r, &all);
-	for (size_t i = 0; i < all.n; i++) {
-		const struct proc *p = &all.v[i];
+	for (size_t i = 0; i < all->n; i++) {
+		const struct proc *p = &all->v[i];
 		struct hung_use *u = &use[owner[i]];
 
 		if (owner[i] == r->n)
@@ -58,6 +55,16 @@ void hung_look(const struct ranks *r, struct hung_use *use)
 	for (size_t k = 0; k < r->n; k++) /* a shell without a child */
 		if (use[k].state == 's')
 			use[k].state = 'S';
+}
+
+void hung_look(const struct ranks *r, struct hung_use *use)
+{
+	struct procs all;
+	size_t *owner;
+
+	procs_load_below(&all);
+	owner = find_owners(r, &all);
+	add_up(r, &all, owner, use);
 	free(owner);
 	procs_free(&all);
 }
@@ -113,32 +120,55 @@ static void hung_on_timer(evutil_socket_t fd, short what, void *ctx)
 		loop_after_ms(r->hung, next - now);
 }
 
-void hung_end(struct ranks *r, uint32_t rank)
+/* The kernel gives a program that takes cores from a pipe, as systemd's does, also those
+ * of a limit of 0, and none of a limit of 1; of 1 byte it writes no file either. */
+static void forbid_core(pid_t pid)
+{
+	struct rlimit l;
+
+	if (prlimit(pid, RLIMIT_CORE, NULL, &l) || !l.rlim_max)
+		return;
+	l.rlim_cur = 1;
+	prlimit(pid, RLIMIT_CORE, &l, NULL);
+}
+
+/* ABRT, which a process that is stopped gets with CONT, then KILL. */
+static void end_soon(struct ranks *r, size_t local)
+{
+	ranks_signal_one(r, local, SIGABRT);
+	ranks_signal_one(r, local, SIGCONT);
+	r->v[local].kill_at_ms = clock_ms() + ABRT_MS;
+	if (!r->hung)
+		r->hung = event_new(r->io.base, -1, 0, hung_on_timer, r);
+	hung_on_timer(-1, 0, r);
+}
+
+void hung_end(struct ranks *r, uint32_t rank, uint32_t life)
 {
 	struct hung_use *use;
-	size_t local = 0;
-	struct rank *one;
+	struct procs all;
+	size_t local = 0, *owner;
 	char state;
 
 	while (local < r->n && r->v[local].rank != rank)
 		local++;
-	if (local == r->n || r->v[local].state != RANK_RUNNING)
-		return; /* it has ended meanwhile */
-	one = &r->v[local];
+	if (local == r->n || r->v[local].state != RANK_RUNNING ||
+	    r->v[local].life != life || r->v[local].kill_at_ms)
+		return; /* it has ended meanwhile, or ends */
 	use = xcalloc(r->n, sizeof *use);
-	hung_look(r, use);
+	procs_load_below(&all);
+	owner = find_owners(r, &all);
+	add_up(r, &all, owner, use);
+	for (size_t i = 0; i < all.n; i++)
+		if (owner[i] == local)
+			forbid_core(all.v[i].pid);
 	state = use[local].state;
 	free(use);
-	say_state(r, one, state);
-	if (state == 'T' || state == 'D') {
-		hung_kill(one);
-		return;
-	}
-	prlimit(one->pid, RLIMIT_CORE, &(struct rlimit){ 0, 0 }, NULL);
-	ranks_signal_one(r, local, SIGABRT);
-	ranks_signal_one(r, local, SIGCONT);
-	one->kill_at_ms = clock_ms() + ABRT_MS;
-	if (!r->hung)
-		r->hung = event_new(r->io.base, -1, 0, hung_on_timer, r);
-	hung_on_timer(-1, 0, r);
+	free(owner);
+	procs_free(&all);
+	say_state(r, &r->v[local], state);
+	if (state == 'T' || state == 'D')
+		hung_kill(&r->v[local]);
+	else
+		end_soon(r, local);
 }

@@ -22,7 +22,7 @@ enum {
 struct seen {
 	bool known; /* in this look: */
 	char now_state;
-	uint32_t now_cpu_ms, now_kib, number, pending;
+	uint32_t now_life, now_cpu_ms, now_kib, number, pending;
 	uint32_t life, pid;
 	char state;
 	uint32_t cpu_ms, kib; /* when it did something last */
@@ -48,12 +48,12 @@ struct hang {
 
 /* ---- looks ---- */
 
-/* Unsigned numbers that only rise, modulo 2^32. */
-static bool has_risen(uint32_t now, uint32_t before, uint64_t least)
+/* Numbers modulo 2^32.  They are less than before if a process has ended. */
+static bool has_changed(uint32_t now, uint32_t before, uint64_t least)
 {
 	const uint32_t by = now - before;
 
-	return by >= least && by < UINT32_MAX / 2;
+	return by >= least && -by >= least;
 }
 
 /* RANK, as the kernel sees it. */
@@ -69,9 +69,9 @@ static void see_use(struct hang *g, uint32_t rank)
 		s->state_ms = g->now_ms;
 	s->state = state;
 	if (state != 'R' && state != 't' &&
-	    !has_risen(s->now_cpu_ms, s->cpu_ms,
-		       share > LEAST_CPU_MS ? share : LEAST_CPU_MS) &&
-	    !has_risen(s->now_kib, s->kib, LEAST_KIB))
+	    !has_changed(s->now_cpu_ms, s->cpu_ms,
+			 share > LEAST_CPU_MS ? share : LEAST_CPU_MS) &&
+	    !has_changed(s->now_kib, s->kib, LEAST_KIB))
 		return;
 	s->cpu_ms = s->now_cpu_ms;
 	s->kib = s->now_kib;
@@ -89,13 +89,14 @@ const char *hang_looked(struct hang *g, const struct host *h,
 	if (!job_reaches(g->j, host))
 		return NULL; /* its ranks are on no host any more */
 	n = g->j->plan.local_size[host];
-	if (m->states.n != n || m->cpu_ms.n != n || m->kib.n != n ||
+	if (m->lives.n != n || m->states.n != n || m->cpu_ms.n != n || m->kib.n != n ||
 	    m->numbers.n != n || m->pending.n != n)
 		return "malformed 'looked' message";
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t rank = g->j->plan.ranks[host][i];
 		struct seen *s = &g->seen[rank];
 
+		s->now_life = m->lives.v[i];
 		s->now_state = (char)(m->states.v[i] & 127);
 		s->known = s->now_state != 0;
 		s->now_cpu_ms = m->cpu_ms.v[i];
@@ -161,6 +162,8 @@ static void see_all(struct hang *g, struct rank_waits *waits, uint64_t past_ms,
 			s->cpu_ms = s->kib = 0;
 			s->moved_ms = s->op_ms = s->state_ms = g->now_ms;
 		}
+		/* the agent may have said that before it started this life */
+		s->known &= s->now_life == s->life;
 		see_use(g, i);
 		if (quiet_ms >= 0 && (uint64_t)quiet_ms <= past_ms)
 			s->moved_ms = g->now_ms; /* output is work, too */
@@ -323,7 +326,9 @@ static void end_one(struct hang *g, uint32_t rank, enum hang_act act, const char
 	r->hung_text = xstrdup(why);
 	r->hung_ms = clock_ms();
 	AGENTS_SEND(h, hung,
-		    &((struct wire_hung){ .epoch = g->j->epoch, .rank = rank }));
+		    &((struct wire_hung){ .epoch = g->j->epoch,
+					  .rank = rank,
+					  .life = r->starts + 1 }));
 }
 
 static void hang_do(struct hang *g, const struct hang_verdict *is, uint64_t limit_ms)
