@@ -182,7 +182,7 @@ taken = $(filter %.c %.o,$^) -Wl,--start-group $(filter %.a,$^) $(HWLOC) -Wl,--e
 # tests/unit/test_ROOM_X.c: check, of what both programs are made of, or of the library.
 unit := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 $(BUILD)/tests/test_output_output: WRAP = -Wl,--wrap=clock_ms
-$(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_fence $(BUILD)/tests/test_job_mpi $(BUILD)/tests/test_job_names $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
+$(BUILD)/tests/test_job_walk $(BUILD)/tests/test_job_endings $(BUILD)/tests/test_job_exchange $(BUILD)/tests/test_job_fence $(BUILD)/tests/test_job_hang $(BUILD)/tests/test_job_mpi $(BUILD)/tests/test_job_names $(BUILD)/tests/test_job_rank_status: WRAP = -Wl,--wrap=clock_ms -Wl,--wrap=clock_ns -Wl,--wrap=raise
 $(BUILD)/tests/test_job_exchange: WRAP += -Wl,--wrap=loop_after_ms
 $(BUILD)/tests/test_boot_pmix_abi: CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 $(BUILD)/tests/test_pmi_pmix_accept: WRAP = -Wl,--wrap=socket -Wl,--wrap=recvfrom -Wl,--wrap=fopen $(EXPORT)

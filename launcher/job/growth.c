@@ -12,6 +12,7 @@
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/phase.h"
+#include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
 
 enum { HOSTS_MORE = 4096 }; /* that the script may name, beyond those of the start */
@@ -98,6 +99,7 @@ static void give_ranks(struct job *j, size_t i)
 		j->ended -= r->left_out;
 		j->growth.left_out -= r->left_out;
 		forget_rank(r);
+		rank_status_forget(j->serves.status, list[k]);
 	}
 	if (n) {
 		forget_host(&j->run[i]);

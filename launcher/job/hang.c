@@ -159,6 +159,7 @@ static void see_all(struct hang *g, struct rank_waits *waits, uint64_t past_ms,
 			s->life = r->state == RANK_RUNNING ? r->starts + 1 : 0;
 			s->pid = r->pid;
 			s->steps = false;
+			s->state = '\0';
 			s->cpu_ms = s->kib = 0;
 			s->moved_ms = s->op_ms = s->state_ms = g->now_ms;
 		}
@@ -324,7 +325,7 @@ static void end_one(struct hang *g, uint32_t rank, enum hang_act act, const char
 	r->hung = act;
 	free(r->hung_text);
 	r->hung_text = xstrdup(why);
-	r->hung_ms = clock_ms();
+	r->hung_ms = g->now_ms;
 	AGENTS_SEND(h, hung,
 		    &((struct wire_hung){ .epoch = g->j->epoch,
 					  .rank = rank,
@@ -369,7 +370,7 @@ static bool awaits_end(struct hang *g)
 		if (!g->rank[i].lives || !r->hung)
 			continue;
 		any = true;
-		if (clock_ms() - r->hung_ms < END_MS || j->refused)
+		if (g->now_ms - r->hung_ms < END_MS || j->refused)
 			continue;
 		err_set(&j->err, E_RANK_HUNG, i,
 			j->agents.host[j->plan.rank[i].host].name, "SIGKILL was sent",

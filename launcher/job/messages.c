@@ -367,6 +367,7 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	names_rank_ended(j->serves.names, rank);
 	messages_note_restart(j);
 	report_replaced(j, rank);
+	rank_status_forget(j->serves.status, rank);
 	r->state = RANK_STARTING;
 	r->ending = (struct ending){ 0 };
 	free(r->bound);

@@ -15,7 +15,7 @@ struct rank {
 	uint32_t starts;   /* in this epoch, after the first */
 	uint64_t again_ms; /* clock_ms() of the last of these */
 	struct ending ending;
-	/* It hangs, and is to end: what follows, why; clock_ms() of that.  hang.c. */
+	/* It hangs, and is to end: what follows, why; since when.  hang.c. */
 	enum hang_act hung;
 	char *hung_text;
 	uint64_t hung_ms;

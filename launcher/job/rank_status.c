@@ -139,6 +139,13 @@ const char *rank_status_last(const struct rank_status *s, uint32_t rank)
 	return s && s->op[rank] ? s->op[rank]->text : "";
 }
 
+void rank_status_forget(struct rank_status *s, uint32_t rank)
+{
+	rank_op_free(s->op[rank]);
+	s->op[rank] = NULL;
+	s->named_ms[rank] = 0;
+}
+
 /* ---- what the user sees ---- */
 
 static uint32_t first_rank(const struct rank_set *set)

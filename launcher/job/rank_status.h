@@ -41,6 +41,8 @@ const char *rank_status_missing_request(struct rank_status *s, const struct host
 
 /* The last operation of RANK, as its agent said when it was asked last, or "". */
 const char *rank_status_last(const struct rank_status *s, uint32_t rank);
+/* RANK starts again: nothing is known of its operations. */
+void rank_status_forget(struct rank_status *s, uint32_t rank);
 /* When all agents have answered, or are late, FN is called with what the ranks wait
  * for.  It may be NULL. */
 void rank_status_watch(struct rank_status *s,

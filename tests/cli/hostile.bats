@@ -27,7 +27,8 @@ hostile() { # ACT...
 	hostile started-again output-flood output-foreign output-nobody output-stream output-epoch \
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
 		gone-untold credit-flood credit-steps asks-on stalls-on fences-on quiet clocks \
-		change-foreign change-number changes-on
+		change-foreign change-number changes-on \
+		looked-long looked-epoch looked-on looked-life
 }
 
 @test "a hostile agent that asks for names, gives bytes to exchange and tells events without end" {

@@ -108,6 +108,14 @@ def end(epoch=1, grace_ms=0):
     return message("stop", epoch=epoch, grace_ms=grace_ms)
 
 
+def query(epoch=1):
+    return message("query", epoch=epoch)
+
+
+def hung(rank=0, life=1, epoch=1):
+    return message("hung", epoch=epoch, rank=rank, life=life)
+
+
 def sweep(job_id):
     return message("sweep", job_id=job_id)
 
@@ -121,8 +129,8 @@ def run(mark):
 
 
 def dialogue(mark):
-    return (run(mark) + data(3) + credit() + signo(signal.SIGWINCH) + BEAT + SUSPEND + RESUME + data(0)
-            + end(grace_ms=100) + BYE)
+    return (run(mark) + data(3) + credit() + signo(signal.SIGWINCH) + BEAT + query() + hung()
+            + SUSPEND + RESUME + data(0) + end(grace_ms=100) + BYE)
 
 
 def large_app(index):
@@ -177,6 +185,15 @@ ACTS = {
     "start-twice": (lambda m: run(m) + start() * 100, False),
     "start-alone": (lambda m: start() + credit() + data() + signo(9) + end(), False),
     "start-after-end": (lambda m: app() + job(m) + end() + start(), False),
+    "query-flood": (lambda m: [run(m)] + [query()] * 1000, False),
+    "query-alone": (lambda m: query() + app() + job(m) + query() + start() + query(0) + query(MOST), False),
+    "hung-foreign": (lambda m: run(m) + hung(2) + hung(MOST), False),
+    "hung-life": (lambda m: run(m) + hung(life=0) + hung(life=2) + hung(life=MOST), False),
+    "hung-epoch": (lambda m: run(m) + hung(epoch=0) + hung(epoch=2), False),
+    "hung-flood": (lambda m: [run(m)] + [hung(), hung(1)] * 3000, False),
+    "hung-alone": (lambda m: hung() + app() + job(m) + hung() + start(), False),
+    "hung-after-end": (lambda m: run(m) + end(grace_ms=1000) + hung() + query(), False),
+    "hung-short": (lambda m: run(m) + frame(WIRE["hung"][0], u32(1) + u32(0)), True),
     "sweep-in-job": (lambda m: run(m) + sweep("x"), True),
     "sweep-nothing": (lambda m: sweep(""), True),
     "input-flood": (lambda m: [run(m), *[data(65536)] * 100], True),

@@ -685,6 +685,52 @@ static void clocks(void)
 	    UINT64_MAX, UINT64_MAX, "", "");
 }
 
+/* ---- looks at its ranks ---- */
+
+/* They are in LIFE, and stopped; the lists have N more than there are ranks. */
+static void looked(uint32_t epoch, uint32_t life, size_t more)
+{
+	static uint32_t lives[64], states[64], none[64];
+	const size_t n = job.n + more < 64 ? job.n + more : 64;
+
+	for (size_t i = 0; i < n; i++) {
+		lives[i] = life;
+		states[i] = 'T';
+	}
+	SAY(looked, epoch, { lives, n }, { states, n }, { none, n }, { none, n },
+	    { none, n }, { none, n });
+}
+
+static void looked_long(void)
+{
+	looked(job.epoch, 1, 1);
+	wait_forever();
+}
+
+static void looked_epoch(void)
+{
+	looked(job.epoch + 7, 1, 0);
+	wait_forever();
+}
+
+/* For which nobody asked. */
+static void looked_on(void)
+{
+	for (;;)
+		looked(job.epoch, 1, 0);
+}
+
+/* Each answer, twice, is of a life that is over or to come. */
+static void looked_life(void)
+{
+	for (uint32_t life = 0;; life = 2 - life) {
+		await(WIRE_query);
+		looked(job.epoch, life, 0);
+		looked(job.epoch, life, 0);
+		SAY(query_done, job.epoch);
+	}
+}
+
 /* What a background child may do: no fault. */
 static void output_after(void)
 {
@@ -709,7 +755,7 @@ static void anything(void)
 					     : odd[(x >> 50) % 8];
 		}
 		v[0] = v[0] > 1 ? v[0] : job.epoch;
-		switch ((x >> 33) % 11) {
+		switch ((x >> 33) % 12) {
 		case 0:
 			SAY(output, v[0], v[1], v[2] % 2 + 1, { "x\n", 2 });
 			break;
@@ -739,6 +785,10 @@ static void anything(void)
 			break;
 		case 9:
 			berth(v[1], "b");
+			break;
+		case 10:
+			SAY(looked, v[0], { v, 1 }, { v, 1 }, { v + 1, 1 }, { v, 1 },
+			    { v, 1 }, { v, 1 + x / 2 % 2 });
 			break;
 		default:
 			wire_pack_exited(&b, &(struct wire_exited){ v[0], v[1], v[2],
@@ -903,6 +953,10 @@ static const struct {
 	{ "change-foreign", RUNNING, change_foreign },
 	{ "change-number", RUNNING, change_number },
 	{ "changes-on", RUNNING, changes_on },
+	{ "looked-long", RUNNING, looked_long },
+	{ "looked-epoch", RUNNING, looked_epoch },
+	{ "looked-on", RUNNING, looked_on },
+	{ "looked-life", RUNNING, looked_life },
 	{ "credit-flood", RUNNING, credit_flood },
 	{ "credit-steps", RUNNING, credit_steps },
 	{ "deaf", RUNNING, deaf },

@@ -282,6 +282,15 @@ static inline void deliver(struct conn *c)
 		c->events->ended(c->ctx, &end);
 }
 
+/* The agent of host_, which has no other answer to deliver, says so much. */
+#define SAYS(host_, name, ...)                                                         \
+	do {                                                                           \
+		struct conn *c_ = g.agent[host_];                                      \
+		ANSWER(c_, name, __VA_ARGS__);                                         \
+		deliver(c_);                                                           \
+		buf_free(&c_->answer[c_->n = --c_->first]);                            \
+	} while (0)
+
 /* ---- the rig ---- */
 
 static void rig_open(size_t nhosts, const char *options)

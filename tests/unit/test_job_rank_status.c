@@ -103,14 +103,6 @@ static size_t count_said(const char *text)
 	return n;
 }
 
-#define SAYS(host_, name, ...)                                                         \
-	do {                                                                           \
-		struct conn *c_ = g.agent[host_];                                      \
-		ANSWER(c_, name, __VA_ARGS__);                                         \
-		deliver(c_);                                                           \
-		buf_free(&c_->answer[c_->n = --c_->first]);                            \
-	} while (0)
-
 START_TEST(a_host_has_the_others_asked_once_in_a_second)
 {
 	run_two();
