@@ -142,29 +142,39 @@ static void see_ops(struct hang *g, uint32_t rank, const struct rank_op *op,
 	s->op_ms = g->now_ms;
 }
 
+/* RANK is in another life than at the last look, or in none.  True if one has ended. */
+static bool see_life(struct hang *g, uint32_t rank)
+{
+	const struct rank *r = &g->j->rank[rank];
+	const uint32_t life = r->state == RANK_RUNNING ? r->starts + 1 : 0;
+	struct seen *s = &g->seen[rank];
+	const bool same = s->life == life && s->pid == r->pid, ended = s->life && !same;
+
+	if (!same || !life) {
+		s->life = life;
+		s->pid = r->pid;
+		s->steps = false;
+		s->state = '\0';
+		s->cpu_ms = s->kib = 0;
+		s->moved_ms = s->op_ms = s->state_ms = g->now_ms;
+	}
+	/* the agent may have said that before it started this life */
+	s->known &= s->now_life == s->life;
+	return ended;
+}
+
 /* The time of this look, and of the one before. */
 static void see_all(struct hang *g, struct rank_waits *waits, uint64_t past_ms,
 		    uint64_t before_ms)
 {
 	uint64_t latest = 0;
+	bool ended = false;
 
 	for (uint32_t i = 0; i < g->j->plan.np; i++) {
 		const long quiet_ms = output_quiet_ms(g->j->output, i);
-		const struct rank *r = &g->j->rank[i];
 		struct seen *s = &g->seen[i];
 
-		/* It is in another life than at the last look, or in none. */
-		if (r->state != RANK_RUNNING || s->life != r->starts + 1 ||
-		    s->pid != r->pid) {
-			s->life = r->state == RANK_RUNNING ? r->starts + 1 : 0;
-			s->pid = r->pid;
-			s->steps = false;
-			s->state = '\0';
-			s->cpu_ms = s->kib = 0;
-			s->moved_ms = s->op_ms = s->state_ms = g->now_ms;
-		}
-		/* the agent may have said that before it started this life */
-		s->known &= s->now_life == s->life;
+		ended |= see_life(g, i);
 		see_use(g, i);
 		if (quiet_ms >= 0 && (uint64_t)quiet_ms <= past_ms)
 			s->moved_ms = g->now_ms; /* output is work, too */
@@ -172,6 +182,9 @@ static void see_all(struct hang *g, struct rank_waits *waits, uint64_t past_ms,
 		if (s->moved_ms > latest)
 			latest = s->moved_ms;
 	}
+	/* Those that have waited for it hear of its end only now. */
+	for (uint32_t i = 0; ended && i < g->j->plan.np; i++)
+		g->seen[i].op_ms = g->now_ms;
 	if (latest > g->silent_ms && before_ms > g->silent_ms + g->pause_ms)
 		g->pause_ms = before_ms - g->silent_ms;
 	g->silent_ms = latest;

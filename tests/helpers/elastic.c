@@ -13,7 +13,8 @@
  * RANK@STEP  RANK of the job kills itself in its first life before the operation of
  *            STEP, or hangs there: RANK@STEPs stopped by SIGSTOP, RANK@STEPl on a
  *            lock of its own, RANK@STEPr in an endless loop, RANK@STEPv in vfork(2),
- *            in state D; RANK@STEP+ in it, RANK@STEPc in the berth_change() after it,
+ *            in state D, RANK@STEPd reading from the file ELASTIC_READS;
+ *            RANK@STEP+ in it, RANK@STEPc in the berth_change() after it,
  *            RANK@0i before the berth_init() of its second life;
  *            RANK@STEPz before it, too, and it stays a zombie for ZOMBIE_MS;
  *            RANK@STEPf is no death: a child dies, and a thread ends;
@@ -175,6 +176,16 @@ static void hang_in_the_kernel(void)
 			pause();
 }
 
+/* From a file system of FUSE whose server is stopped. */
+static void hang_in_a_read(void)
+{
+	const char *path = getenv("ELASTIC_READS");
+	const int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	char c;
+
+	CHECK(file >= 0 && read(file, &c, 1) >= 0, "ELASTIC_READS", file);
+}
+
 static void hang(void)
 {
 	static const struct {
@@ -182,7 +193,8 @@ static void hang(void)
 		void (*how)(void);
 	} ways[] = { { 'l', hang_on_a_lock },
 		     { 'r', hang_in_a_loop },
-		     { 'v', hang_in_the_kernel } };
+		     { 'v', hang_in_the_kernel },
+		     { 'd', hang_in_a_read } };
 
 	if (dies('s'))
 		kill(getpid(), SIGSTOP);

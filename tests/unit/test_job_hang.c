@@ -165,6 +165,27 @@ START_TEST(one_that_works)
 }
 END_TEST
 
+/* Those that have waited for it nearly 5 limits long do not hang when it has ended. */
+START_TEST(one_that_ends_while_others_wait)
+{
+	run_four("--hang-timeout 10");
+	rank[1].waits = false;
+	for (int i = 0; i < 48; i++) {
+		looks(1);
+		rank[1].cpu_ms += LOOK_MS / 50;
+	}
+	exits(g.agent[0], 1, 0);
+	deliver_all();
+	rank[1].state = '\0';
+	looks(10);
+	is_told(0, 0, 0);
+	ck_assert_int_eq(g.j.phase, JOB_RUN);
+	looks(1); /* nobody has done anything since */
+	ck_assert_uint_eq(ntold, 3);
+	rig_close();
+}
+END_TEST
+
 START_TEST(a_pause_of_runner_is_no_time)
 {
 	run_four("--hang-timeout 10");
@@ -360,6 +381,7 @@ int main(void)
 	tcase_add_test(c, a_stopped_rank_is_told_to_end_once);
 	tcase_add_test(c, one_that_does_nothing);
 	tcase_add_loop_test(c, one_that_works, 0, sizeof works / sizeof *works);
+	tcase_add_test(c, one_that_ends_while_others_wait);
 	tcase_add_test(c, a_pause_of_runner_is_no_time);
 	tcase_add_loop_test(c, of_another_life, 2, 4);
 	tcase_add_test(c, twice_and_late);
