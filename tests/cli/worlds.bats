@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 20
+# takes_s: 12
 # more: fifty worlds in place of ten
 # Worlds that follow each other in the same processes: tests/helpers/worlds.c says what is checked.
 # SEED (random, printed) decides all of them.

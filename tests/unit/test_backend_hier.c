@@ -1,6 +1,6 @@
 /* lib/hier: the collectives of ranks on several hosts; here a host is a part of the
  * ranks.
- * limit_s: 400  takes_s: 25
+ * limit_s: 400  takes_s: 15
  * more: reductions on seven groups of hosts, of which two show most */
 #include "collectives.h"
 #include "meeting.h"
