@@ -120,8 +120,8 @@ static void hung_on_timer(evutil_socket_t fd, short what, void *ctx)
 		loop_after_ms(r->hung, next - now);
 }
 
-/* The kernel gives a program that takes cores from a pipe, as systemd's does, also those
- * of a limit of 0, and none of a limit of 1; of 1 byte it writes no file either. */
+/* A program that takes cores from a pipe, as systemd's does, gets them also where the
+ * limit is 0, and none where it is 1; a file of 1 byte is not written either. */
 static void forbid_core(pid_t pid)
 {
 	struct rlimit l;

@@ -21,8 +21,8 @@ struct hung_use {
 /* The use of each local rank into USE[r->n]; state 0: it does not run. */
 void hung_look(const struct ranks *r, struct hung_use *use);
 
-/* Rank RANK hangs, in life LIFE: end it, and say in which state it was.  Nothing is done
- * if that life is over. */
+/* Rank RANK hangs, in life LIFE: end it, and say in which state it was.  Nothing is
+ * done if that life is over. */
 void hung_end(struct ranks *r, uint32_t rank, uint32_t life);
 
 #endif

@@ -2,7 +2,7 @@
 # limit_s: 300
 # takes_s: 9
 # more: each way to hang, several times; a long training
-# shellcheck disable=SC2030,SC2031,SC2154 # bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
 # Ranks that hang: --hang-timeout and --on-hang name and end them, and no others.
 # tests/helpers/elastic.c hangs, and compares what it computed with an undisturbed training.
 load common

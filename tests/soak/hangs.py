@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """hangs.py RUNNER PROGRAM [--times N] [--quiet-s S] [--options O]: ranks that hang, and ranks that do not.
 
-N times (20) for each way to hang one rank of tests/helpers/elastic.c, at random, hangs at a random step: it
-alone has to be named, it starts again, and the training ends as if undisturbed.  The ways: stopped; on a lock
-in C, or in Python; in an endless loop; in the kernel, as the parent of vfork(2), or reading from a file system
-of FUSE whose server is stopped (as root).  Then S seconds (7200) of training in which rank 0 saves for 10 steps
-at random moments and nobody hangs, with a limit of 0.2 s: nobody may be named.
+N times (20) for each way to hang one rank of tests/helpers/elastic.c, at random, hangs at a random step:
+it alone has to be named, it starts again, and the training ends as if undisturbed.  The ways: stopped; on a
+lock in C, or in Python; in an endless loop; in the kernel, as the parent of vfork(2), or reading from a file
+system of FUSE whose server is stopped (as root).  Then S seconds (7200) of training in which rank 0 saves for
+10 steps at random moments and nobody hangs, with a limit of 0.2 s: nobody may be named.
 """
 import argparse
 import ctypes
@@ -33,10 +33,10 @@ for step in range(25):
         lock.acquire()
     berth.broadcast_object(step, 0)
 """
-END = re.compile("^4 ranks, [0-9]+ steps$", re.M)  # they wait for all, so that there may be more than 40
+END = re.compile("^4 ranks, [0-9]+ steps$", re.M)  # 40, or more: they wait for all
 FUSE = pathlib.Path(__file__).parents[1] / "cluster/fuse.py"
-WAYS = {"s": "SIGSTOP", "l": "a lock in C", "r": "an endless loop", "v": "D: a parent of vfork", "p": "a lock in Python",
-        "d": "a read from a stopped FUSE"}
+WAYS = {"s": "SIGSTOP", "l": "a lock in C", "r": "an endless loop", "v": "D: a parent of vfork",
+        "p": "a lock in Python", "d": "a read from a stopped FUSE"}
 
 
 class Fuse:
@@ -49,8 +49,8 @@ class Fuse:
         mount, contents = folder / "fuse", folder / "contents"
         mount.mkdir()
         contents.write_text("x\n")
-        self.server = subprocess.Popen([sys.executable, FUSE, mount, contents, contents], stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True)
+        self.server = subprocess.Popen([sys.executable, FUSE, mount, contents, contents], text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if self.server.stdout.readline() == "ready\n":
             (mount / "agent-x").open().close()
             self.server.send_signal(signal.SIGSTOP)
@@ -69,8 +69,8 @@ def run(a, folder, program, ranks=4, limit_s=300):
     """Its status, what it printed, its events."""
     events = folder / "events"
     events.unlink(missing_ok=True)
-    command = [a.runner, "--no-tag", "--oversubscribe", "--restarts", "3", "--events", events, *a.options.split(),
-               "-np", str(ranks), *program]
+    command = [a.runner, "--no-tag", "--oversubscribe", "--restarts", "3", "--events", events,
+               *a.options.split(), "-np", str(ranks), *program]
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=limit_s,
                           env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
@@ -83,7 +83,8 @@ def hang(a, folder, way, fuse):
     if way == "p":
         options = ["-x", f"PYTHONPATH={a.python}", "-x", f"BERTH_LIBRARY={a.library}", "-x",
                    "PYTHONFAULTHANDLER=1"]
-        program = ["--hang-timeout", "1", "--on-hang", "kill", *options, "/usr/bin/python3", folder / "lock.py", rank, step]
+        program = ["--hang-timeout", "1", "--on-hang", "kill", *options,
+                   "/usr/bin/python3", folder / "lock.py", rank, step]
     else:
         program = ["--hang-timeout", "0.4", "-x", f"ELASTIC_READS={fuse.where}/agent-x", a.program, 40, 1,
                    "all", f"{rank}@{step}{way}"]
@@ -113,7 +114,8 @@ def ways(a, folder):
                 begun = time.monotonic()
                 good += hang(a, folder, way, fuse)
                 took.append(time.monotonic() - begun)
-            print(f"{WAYS[way]:28} named {good} of {a.times}; a job took {statistics.median(took):.1f} s", flush=True)
+            job_s = statistics.median(took)
+            print(f"{WAYS[way]:28} named {good} of {a.times}; a job took {job_s:.1f} s", flush=True)
             fine &= good == a.times
     finally:
         fuse.close()
@@ -131,7 +133,8 @@ def quiet(a, folder):
     named = [e for e in events if e["event"] == "hang"]
     good = status == 0 and not named and not any(e["event"] == "rank starts again" for e in events)
     last = said.splitlines()[-1] if said else ""
-    print(f"{time.monotonic() - begun:.0f} s of training, {last}: {len(named)} named, status {status}", flush=True)
+    print(f"{time.monotonic() - begun:.0f} s of training, {last}: {len(named)} named, status {status}",
+          flush=True)
     if not good:
         print(said, named, sep="\n", flush=True)
     return good

@@ -1,4 +1,4 @@
-/* launcher/job/hang: what agents say of their ranks, and what becomes of one that hangs.
+/* launcher/job/hang: what agents say of their ranks, and the end of one that hangs.
  * hang_judge.h, which decides, has a table of its own. */
 #include "launcher/job/hang.h"
 #include "launcher/job/rank_status.h"
