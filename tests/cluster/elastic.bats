@@ -56,3 +56,17 @@ trains() { # HOSTS NP ARGUMENT...
 	says "status 0, 8 ranks"
 	all_clean n0 n1 n2 n3 n4
 }
+
+# bats test_tags=all
+@test "a rank that hangs is named with its host, and no other" {
+	for way in 2@10s 0@5l 3@7r 1@9v; do
+		start --no-tag --hang-timeout 0.5 --restarts 20 -H 'n[1-2]:2' -np 4 "$HELPERS/elastic" 40 1 all "$way"
+		ended_with 0 n0 n1 n2
+		grep "^4 ranks, " "$T/out" || { cat "$T/out" "$T/err"; return 1; }
+		rank=${way%%@*}
+		[ "$(grep -c "rank . on 'n.' hangs: " "$T/err") $(grep -c "rank $rank on 'n$((rank / 2 + 1))' hangs: " "$T/err")" = "1 1" ]
+		grep "rank $rank is back" "$T/err"
+		! grep 'restart .* ranks on ' "$T/err"
+	done
+	all_clean n0 n1 n2
+}
