@@ -132,17 +132,6 @@ static void forbid_core(pid_t pid)
 	prlimit(pid, RLIMIT_CORE, &l, NULL);
 }
 
-/* ABRT, which a process that is stopped gets with CONT, then KILL. */
-static void end_soon(struct ranks *r, size_t local)
-{
-	ranks_signal_one(r, local, SIGABRT);
-	ranks_signal_one(r, local, SIGCONT);
-	r->v[local].kill_at_ms = clock_ms() + ABRT_MS;
-	if (!r->hung)
-		r->hung = event_new(r->io.base, -1, 0, hung_on_timer, r);
-	hung_on_timer(-1, 0, r);
-}
-
 void hung_end(struct ranks *r, uint32_t rank, uint32_t life)
 {
 	struct hung_use *use;
@@ -167,8 +156,14 @@ void hung_end(struct ranks *r, uint32_t rank, uint32_t life)
 	free(owner);
 	procs_free(&all);
 	say_state(r, &r->v[local], state);
-	if (state == 'T' || state == 'D')
+	if (state == 'T' || state == 'D') {
 		hung_kill(&r->v[local]);
-	else
-		end_soon(r, local);
+		return;
+	}
+	ranks_signal_one(r, local, SIGABRT);
+	ranks_signal_one(r, local, SIGCONT);
+	r->v[local].kill_at_ms = clock_ms() + ABRT_MS;
+	if (!r->hung)
+		r->hung = event_new(r->io.base, -1, 0, hung_on_timer, r);
+	hung_on_timer(-1, 0, r);
 }
