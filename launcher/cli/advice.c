@@ -50,6 +50,9 @@ const struct advice advice_table[] = {
 	  "addresses of one that does." },
 	{ TOPIC_hang, "--check",
 	  "Tests the hosts and starts no rank: among other things, a connection to rank 0." },
+	{ TOPIC_hang, "--hang-timeout 10m",
+	  "Names a rank that hangs, and ends it. With --restarts it starts again, alone or with all "
+	  "others. Without this option one that hangs for 5 minutes is named." },
 	{ TOPIC_hang, "--timeout 12h",
 	  "Ends a job that hangs, with exit status 124." },
 };
