@@ -7,6 +7,7 @@
 #ifndef BERTH_AGENT_AGENT_H
 #define BERTH_AGENT_AGENT_H
 
+#include "agent/monitor/monitor.h"
 #include "agent/place_request.h"
 #include "agent/pmi/mpi_find.h"
 #include "agent/port.h"
@@ -23,6 +24,14 @@ struct app_start {
 	struct spawn_limits limits;
 	struct err err; /* why none of them can be started */
 	bool ready;
+};
+
+/* Python packages for the ranks. */
+struct packages {
+	struct package package; /* Berth's own, as far as it is used */
+	struct str no_package;  /* why --horovod has none that is used */
+	bool has_folder;        /* job->folder has a package, too */
+	struct str no_folder;   /* why that is not used */
 };
 
 struct agent {
@@ -49,10 +58,7 @@ struct agent {
 	uint32_t epoch;                   /* of this job, or of the last one */
 	struct gpus chosen;               /* of the job */
 	struct placement placement;
-	struct package package; /* Berth's own, as far as it is used */
-	struct str no_package;  /* why --horovod has none that is used */
-	bool has_folder;        /* job->folder has a package, too */
-	struct str no_folder;   /* why that is not used */
+	struct packages packages;
 	enum start_state state;
 	struct wire_placed answer; /* to be sent if the state says so */
 	enum mpi_need mpi_need;    /* of the programs here */
@@ -61,6 +67,7 @@ struct agent {
 	struct ranks ranks;
 	struct warm *warm; /* for later epochs, too; NULL: none yet */
 	struct gpu_check check;
+	struct monitor monitor;
 	struct job_check *job_check; /* --check, while it runs; or NULL */
 
 	bool done; /* leave */

@@ -22,8 +22,8 @@ struct place_request agent_request(struct agent *a)
 		.topo = &a->topo,
 		.gpus = &a->chosen,
 		.placement = &a->placement,
-		.package = &a->package,
-		.has_folder = a->has_folder,
+		.package = &a->packages.package,
+		.has_folder = a->packages.has_folder,
 		.server = a->ranks.server,
 		.mpi = a->mpi,
 		.pmi_fd = pmi1 ? (uint32_t)fd : 0,
@@ -57,9 +57,9 @@ struct app_start *agent_app_start(struct agent *a, uint32_t local)
 	env_base(&app->env, &r, environ);
 	program_find(&app->program, a->app[j->apps.v[local]].argv,
 		     env_get(&app->env, "PATH"), r.wdir, &app->err);
-	if (!app->err.id && a->no_package.len)
-		err_set(&app->err, E_HOROVOD, str_text(&a->no_package));
-	if (!app->err.id && a->no_folder.len)
-		err_set(&app->err, E_PACKAGE, str_text(&a->no_folder));
+	if (!app->err.id && a->packages.no_package.len)
+		err_set(&app->err, E_HOROVOD, str_text(&a->packages.no_package));
+	if (!app->err.id && a->packages.no_folder.len)
+		err_set(&app->err, E_PACKAGE, str_text(&a->packages.no_folder));
 	return app;
 }

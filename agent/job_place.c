@@ -94,20 +94,19 @@ static void find_programs(struct agent *a, struct wire_placed *m)
 
 /* Berth's Python package for --horovod, libberth for each job, which may be missing;
  * and the directory of berth.run(). */
-static void find_packages(struct agent *a)
+static void find_packages(struct packages *p, const struct wire_job *j)
 {
-	const struct wire_job *j = a->job;
 	struct str why = { 0 };
 	int rc;
 
 	if (!(j->flags & JOB_HOROVOD))
-		package_find_library(&a->package, j->python, j->owner);
-	else if (package_find(&a->package, j->python, j->owner, &a->no_package))
-		str_free(&a->no_package);
+		package_find_library(&p->package, j->python, j->owner);
+	else if (package_find(&p->package, j->python, j->owner, &p->no_package))
+		str_free(&p->no_package);
 	rc = *j->folder == '/' ? package_in(j->folder, j->owner, &why) : 0;
-	a->has_folder = rc > 0;
+	p->has_folder = rc > 0;
 	if (rc < 0)
-		str_addf(&a->no_folder, "'%s': %s", j->folder, str_text(&why));
+		str_addf(&p->no_folder, "'%s': %s", j->folder, str_text(&why));
 	str_free(&why);
 }
 
@@ -135,7 +134,7 @@ void agent_place(struct agent *a)
 		stream_log(&a->stream, LOG_WARNING, &e);
 	}
 	if (!a->xml)
-		find_packages(a);
+		find_packages(&a->packages, a->job);
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
 	a->answer = (struct wire_placed){ .epoch = job->epoch,

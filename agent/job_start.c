@@ -176,5 +176,6 @@ void agent_start_ranks(struct agent *a)
 	if (a->chosen.n && a->topo.live)
 		gpu_check_begin(&a->check, a->base, &a->stream.out, &a->chosen,
 				&a->placement, &a->ranks);
+	monitor_begin(&a->monitor, a->base, &a->stream.out, &a->ranks);
 	free(order);
 }

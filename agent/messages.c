@@ -138,13 +138,14 @@ void agent_forget_job(struct agent *a)
 {
 	agent_check_free(a);
 	gpu_check_end(&a->check);
+	monitor_end(&a->monitor);
 	server_free(a->ranks.server);
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
 	gpu_free(&a->chosen); /* and its claims */
-	package_free(&a->package);
-	str_free(&a->no_package);
-	str_free(&a->no_folder);
+	package_free(&a->packages.package);
+	str_free(&a->packages.no_package);
+	str_free(&a->packages.no_folder);
 	if (a->job_socket >= 0)
 		close(a->job_socket);
 	a->job_socket = -1;

@@ -152,6 +152,18 @@ struct growing {
 		[2]; /* after it a lost host is tried again: at first, at most */
 };
 
+/* --summary, --monitor: what runner says of the job's use of its machines. */
+struct insight {
+	enum summary_form summary;
+	long monitor_ms; /* from one sample of the ranks to the next; 0: none */
+};
+
+/* How often ranks are sampled; 0: never. */
+static inline uint32_t insight_period_ms(const struct insight *i)
+{
+	return (uint32_t)i->monitor_ms;
+}
+
 struct request {
 	struct app *app;
 	size_t napp; /* at least 1 */
@@ -183,7 +195,7 @@ struct request {
 
 	/* output and input */
 	struct output_look output;
-	enum summary_form summary;
+	struct insight insight;
 	char *events_file;
 	uint32_t stdin_rank; /* rank, STDIN_ALL or STDIN_NONE of wire.h; 0 by default */
 

@@ -26,6 +26,7 @@ static void round_lose(struct client *c)
 	if (!c->is_known || m->client != c)
 		return;
 	waits = m->state == MEMBER_WAITING;
+	op_records_tell(s, c->local);
 	secondary = op_records_secondary(s, c->local);
 	if (m->state == MEMBER_IN_FENCE)
 		m->round->in_fence--;
@@ -381,6 +382,7 @@ static char *on_frame(struct client *c, uint32_t number, const void *payload, si
 		return next_world_elastic(c, can);
 	default: /* BOOT_LEAVE */
 		if (m->state == MEMBER_JOINED) {
+			op_records_tell(c->s, c->local);
 			m->state = MEMBER_NOT_JOINED;
 			m->client = NULL;
 		}

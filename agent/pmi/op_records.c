@@ -207,6 +207,60 @@ void op_records_query(const struct server *s)
 	wire_pack_query_done(s->out, &m);
 }
 
+/* ---- for --monitor ---- */
+
+/* When its last operation began or ended. */
+static uint64_t records_last_ns(const struct server *s, uint32_t local,
+				const struct boot_memory *head, uint64_t number)
+{
+	const struct init_round *round = s->member[local].round;
+	const uint64_t bytes = BOOT_RECORDS * sizeof(struct boot_record);
+	const uint64_t at = s->member[local].place * bytes +
+			    (number - 1) % BOOT_RECORDS * sizeof(struct boot_record);
+	struct boot_record op;
+
+	if (!records_fits(round->bytes, head->record_at, round->local_size, bytes) ||
+	    !records_copy(round, head->record_at + at, &op, sizeof op))
+		return 0;
+	return op.ended > op.begun ? op.ended : op.begun;
+}
+
+void op_records_tell(const struct server *s, uint32_t local)
+{
+	const struct member *m = &s->member[local];
+	struct boot_memory head;
+	struct boot_rank rank;
+	struct wire_rank_ops w;
+
+	if (!m->init_round || !read_rank(s, local, &head, &rank) ||
+	    !atomic_load(&rank.number) || !atomic_load(&rank.first_ns))
+		return;
+	w = (struct wire_rank_ops){
+		.epoch = s->job->epoch,
+		.rank = s->job->ranks.v[local],
+		.init_round = m->init_round,
+		.clock_ns = clock_ns(),
+		.first_ns = atomic_load(&rank.first_ns),
+		.last_ns = records_last_ns(s, local, &head, atomic_load(&rank.number)),
+		.ops = atomic_load(&rank.number),
+		.bytes = atomic_load(&rank.bytes),
+		.steps = atomic_load(&rank.steps),
+		.blocked_us = atomic_load(&rank.blocked_ns) / 1000,
+	};
+	wire_pack_rank_ops(s->out, &w);
+}
+
+pid_t op_records_pid(const struct server *s, uint32_t local)
+{
+	const struct member *m = &s->member[local];
+	struct boot_memory head;
+	struct boot_rank rank;
+
+	if (m->state != MEMBER_JOINED || !read_rank(s, local, &head, &rank))
+		return 0;
+	return rank.pid < INT32_MAX ? (pid_t)rank.pid : 0;
+}
+
 /* ---- a rank that waits ---- */
 
 int op_records_missing_request(struct client *c)

@@ -248,6 +248,14 @@ const char *server_ended(struct server *s, size_t local, bool failed)
 	return why ? why : why_pmix;
 }
 
+pid_t server_tell_ops(const struct server *s, size_t local)
+{
+	if (!s)
+		return 0;
+	op_records_tell(s, (uint32_t)local);
+	return op_records_pid(s, (uint32_t)local);
+}
+
 void server_another_life(struct server *s, size_t local, bool joins)
 {
 	struct member *m = s ? &s->member[local] : NULL;

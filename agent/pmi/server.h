@@ -91,6 +91,9 @@ void server_progress(const struct server *s, size_t local, uint32_t *number,
  * not.  *TEXT is what it said, or "". */
 uint64_t server_aborted(const struct server *s, size_t local, int *code,
 			const char **text);
+/* Sends `rank_ops` of local rank LOCAL, if it has done an operation.  Returns the
+ * process that has joined, as it says; 0: none has. */
+pid_t server_tell_ops(const struct server *s, size_t local);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
  * lost, world, wanted, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */

@@ -258,6 +258,10 @@ void op_records_missing(struct server *s, const struct wire_missing *m);
 /* Sends `rank_op` of local rank LOCAL; nothing if it never joined. */
 void op_records_send(const struct server *s, uint32_t local);
 void op_records_query(const struct server *s);
+/* Sends `rank_ops` of local rank LOCAL, if it has done an operation. */
+void op_records_tell(const struct server *s, uint32_t local);
+/* The process of local rank LOCAL, as it says; 0: none has joined. */
+pid_t op_records_pid(const struct server *s, uint32_t local);
 /* Local rank LOCAL says that it gave up because another was lost. */
 bool op_records_secondary(const struct server *s, uint32_t local);
 

@@ -446,6 +446,14 @@ const struct option option_table[] = {
 		  "cause, time, restarts, the folder of --output-filename; for each host its ranks, "
 		  "their CPU time and peak memory, and when the first and the last of them ended. "
 		  "--summary=json prints it as one line for programs." },
+	{ "--monitor", "TIME|off", TOPIC_output, 0,
+	  "monitor", "BERTH_MONITOR", .set = value_monitor,
+	  .help = "sample what ranks use, each so often: 1s, 5s",
+	  .text = "Sample each rank and each host every TIME, at least 0.1 s: CPU time of its main "
+		  "thread and of all threads, the time in which it had no CPU, memory, reads, child "
+		  "processes, the CPUs on which it may run; in libberth its steps, operations and "
+		  "the time that it waits for other ranks. At the end runner says what holds the job "
+		  "back, with the evidence, and what to try. --summary says so, too." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),

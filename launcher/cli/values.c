@@ -525,7 +525,18 @@ int value_summary(const struct setting *s, const char *value, struct err *e)
 
 	if (form < 0)
 		return -1;
-	s->r->summary = (enum summary_form)form;
+	s->r->insight.summary = (enum summary_form)form;
+	return 0;
+}
+
+int value_monitor(const struct setting *s, const char *value, struct err *e)
+{
+	enum { LEAST_MS = 100, MOST_S = 3600 };
+	long ms = 0;
+
+	if (strcmp(value, "off") && values_time(&ms, value, 0, MOST_S, e))
+		return -1;
+	s->r->insight.monitor_ms = ms && ms < LEAST_MS ? LEAST_MS : ms;
 	return 0;
 }
 

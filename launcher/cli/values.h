@@ -33,6 +33,7 @@ int value_bind_to(const struct setting *s, const char *value, struct err *e);
 int value_plan(const struct setting *s, const char *value, struct err *e);
 int value_summary(const struct setting *s, const char *value, struct err *e);
 /* Without a value it is horovodrun's, and changes nothing. */
+int value_monitor(const struct setting *s, const char *value, struct err *e);
 int value_mpi(const struct setting *s, const char *value, struct err *e);
 int value_horovod(const struct setting *s, const char *value, struct err *e);
 int value_topology(const struct setting *s, const char *value, struct err *e);

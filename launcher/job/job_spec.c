@@ -373,6 +373,7 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		.memlock = soft_limit(RLIMIT_MEMLOCK),
 		.credit_bytes = (uint32_t)j->spec.credit_bytes,
 		.host_timeout_ms = (uint32_t)r->reach.host_timeout_ms,
+		.monitor_ms = insight_period_ms(&r->insight),
 		.env = { (const char *const *)env->v, env->n },
 	};
 }

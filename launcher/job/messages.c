@@ -9,6 +9,7 @@
 #include "launcher/job/growth.h"
 #include "launcher/job/hang.h"
 #include "launcher/job/host_map.h"
+#include "launcher/job/monitor.h"
 #include "launcher/job/mpi.h"
 #include "launcher/job/names.h"
 #include "launcher/job/phase.h"
@@ -574,6 +575,9 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(elastic, fence_elastic(j->serves.fence, h, &m))
 		TAKE_JOB(change, fence_change(j->serves.fence, h, &m))
 		TAKE_JOB(lost, fence_lost(j->serves.fence, h, &m))
+		TAKE_JOB(rank_use, monitor_use(j, h, &m))
+		TAKE_JOB(rank_ops, monitor_ops(j, h, &m))
+		TAKE_JOB(host_use, monitor_host(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j->serves.status, h, &m))
 		TAKE_JOB(query_done, rank_status_done(j->serves.status, h))
@@ -597,7 +601,8 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_missing_request || type == WIRE_modex_request ||
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
 	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
-	       type == WIRE_elastic || type == WIRE_looked;
+	       type == WIRE_elastic || type == WIRE_looked || type == WIRE_rank_use ||
+	       type == WIRE_rank_ops || type == WIRE_host_use;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/job/monitor.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/output/progress.h"
@@ -546,7 +547,7 @@ static void add_reason(struct str *out, const struct job *j)
 		str_add(out, "an output file could not be written");
 }
 
-void report_summary(struct job *j, int status)
+static void report_summary(struct job *j, int status, const struct verdict *verdict)
 {
 	const char **names = xcalloc(j->agents.n, sizeof *names);
 	struct str out = { 0 }, reason = { 0 };
@@ -557,6 +558,7 @@ void report_summary(struct job *j, int status)
 		.end_ns = clock_ns(),
 		.restarts = j->account.restarts.all,
 		.logs = j->request->output.dir,
+		.verdict = verdict,
 		.host = names,
 		.usage = j->account.usage,
 		.n = j->agents.n,
@@ -566,7 +568,7 @@ void report_summary(struct job *j, int status)
 		names[i] = j->agents.host[i].name;
 	add_reason(&reason, j);
 	s.cause = reason.len ? str_text(&reason) : NULL;
-	if (j->request->summary == SUMMARY_JSON) {
+	if (j->request->insight.summary == SUMMARY_JSON) {
 		summary_json(&out, &s);
 	} else {
 		str_add(&out, "runner: ");
@@ -576,6 +578,22 @@ void report_summary(struct job *j, int status)
 	str_free(&reason);
 	str_free(&out);
 	free(names);
+}
+
+void report_end(struct job *j, int status)
+{
+	struct verdict verdict;
+	struct str out = { 0 };
+
+	monitor_verdict(&verdict, j);
+	if (j->request->insight.summary != SUMMARY_NONE)
+		report_summary(j, status, &verdict);
+	else if (insight_period_ms(&j->request->insight))
+		verdict_text(&out, &verdict);
+	if (out.len)
+		report_note(j, "runner: what --monitor found:%s", str_text(&out));
+	verdict_free(&verdict);
+	str_free(&out);
 }
 
 /* ---- bindings ---- */

@@ -168,6 +168,7 @@ void job_begin(struct job *j)
 
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
 	j->account.usage = xcalloc(j->agents.n, sizeof *j->account.usage);
+	j->account.record.period_ms = insight_period_ms(&j->request->insight);
 	j->phase = JOB_LAUNCH;
 	if (j->refused) /* there are no hosts */
 		return;
@@ -197,8 +198,7 @@ int job_finish(struct job *j)
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);
-	if (j->request->summary != SUMMARY_NONE)
-		report_summary(j, status);
+	report_end(j, status);
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);
 	events_end(j->events);

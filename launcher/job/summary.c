@@ -14,6 +14,7 @@ void account_cause(struct account *a, const char *cause)
 void account_free(struct account *a)
 {
 	free(a->usage);
+	record_free(&a->record);
 	free(a->cause);
 	free(a->restarts.at_ms);
 }
@@ -104,6 +105,7 @@ void summary_text(struct str *out, const struct summary *s)
 		head = true;
 		text_host(out, s, i, width);
 	}
+	verdict_text(out, s->verdict);
 }
 
 /* ---- for programs ---- */
@@ -149,5 +151,7 @@ void summary_json(struct str *out, const struct summary *s)
 		str_add(out, "}");
 		comma = ", ";
 	}
-	str_add(out, "]}");
+	str_add(out, "], \"verdict\": ");
+	verdict_json(out, s->verdict);
+	str_add(out, "}");
 }

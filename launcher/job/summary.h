@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "common/str.h"
+#include "launcher/insight/verdict.h"
 
 /* The resources that the ranks of one host used, in all epochs. */
 struct usage {
@@ -26,8 +27,9 @@ struct usage {
 /* Notes of a job while it runs. */
 struct account {
 	uint64_t begin_ns;
-	struct usage *usage; /* one for each host */
-	char *cause;         /* the first failure of a rank in this epoch; or NULL */
+	struct usage *usage;  /* one for each host */
+	struct record record; /* what ranks and hosts used, over time */
+	char *cause;          /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;
 		uint64_t
@@ -51,7 +53,8 @@ struct summary {
 	const char *cause; /* NULL: none */
 	uint64_t begin_ns, end_ns;
 	uint32_t restarts;
-	const char *logs;        /* a folder, or NULL */
+	const char *logs; /* a folder, or NULL */
+	const struct verdict *verdict;
 	const char *const *host; /* names of hosts[0..n) */
 	const struct usage *usage;
 	size_t n;

@@ -17,6 +17,7 @@
 #include "lib/core/queue.h"
 #include "lib/core/rest.h"
 #include "lib/core/run.h"
+#include "lib/core/totals.h"
 #include "lib/core/trace.h"
 #include "lib/core/works.h"
 #include "lib/core/world.h"
@@ -358,8 +359,8 @@ static void engine_wait_for_device(struct berth_request *r, uint64_t until_ns)
 	}
 }
 
-berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
-			 struct failure *why)
+static berth_result engine_wait_long(struct berth_request *r, int64_t timeout_ms,
+				     struct failure *why)
 {
 	uint64_t until_ns = timeout_ms >= 0 ? clock_until(timeout_ms) : 0;
 
@@ -386,6 +387,20 @@ berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
 		request_sleep(r, REQUEST_DONE, until_ns - now);
 	}
 	return request_free(r, why);
+}
+
+berth_result engine_wait(struct berth_request *r, int64_t timeout_ms,
+			 struct failure *why)
+{
+	uint64_t begun_ns;
+	berth_result rc;
+
+	if (!timeout_ms || request_is_done(r))
+		return engine_wait_long(r, timeout_ms, why);
+	begun_ns = clock_ns();
+	rc = engine_wait_long(r, timeout_ms, why);
+	totals_blocked(clock_ns() - begun_ns);
+	return rc;
 }
 
 /* ---- on devices ---- */

@@ -12,6 +12,7 @@
 #include "lib/core/queue.h"
 #include "lib/core/request.h"
 #include "lib/core/rest.h"
+#include "lib/core/totals.h"
 #include "lib/core/works.h"
 #include "lib/core/world.h"
 
@@ -348,7 +349,8 @@ static const char *run_event(berth_kind kind)
 berth_result run_blocking(struct comm *c, const struct op *op, struct failure *why)
 {
 	struct memory *m = &c->world->memory;
-	uint64_t deadline_ns = 0, begun_ns = 0;
+	struct boot_rank *me = totals_of(m);
+	uint64_t deadline_ns = 0, begun_ns = 0, asleep_ns;
 	struct coll coll = op->coll;
 	berth_result rc;
 
@@ -367,7 +369,10 @@ berth_result run_blocking(struct comm *c, const struct op *op, struct failure *w
 	rc = run_op(c, op, &coll, deadline_ns, why);
 	if (rc)
 		rc = run_failed(c, rc, op, why);
+	asleep_ns = c->begun_ns;
 	run_end(c, rc);
+	if (asleep_ns)
+		totals_blocked(clock_ns() - asleep_ns);
 	if (begun_ns)
 		timeline_event(op->name ? op->name : "", run_event(coll.kind), begun_ns,
 			       clock_ns());
@@ -376,6 +381,7 @@ berth_result run_blocking(struct comm *c, const struct op *op, struct failure *w
 		return rc;
 	trace_count(&c->count.operations, 1);
 	trace_count(&c->count.bytes, coll.count * kern_size(coll.type));
+	totals_add(me, coll.kind, coll.count * kern_size(coll.type), op->name);
 	return rc;
 }
 
@@ -675,13 +681,18 @@ static bool run_is_fused(const struct berth_set *s, const struct berth_request *
 static void run_count(struct berth_set *s, struct berth_request **r, size_t n,
 		      berth_result rc)
 {
+	struct boot_rank *me = totals_of(&s->world->memory);
 	size_t ops = 0, bytes = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		ops += r[i]->n;
-		for (size_t k = 0; k < r[i]->n; k++)
-			bytes += r[i]->op[k].coll.count *
-				 kern_size(r[i]->op[k].coll.type);
+		for (size_t k = 0; k < r[i]->n; k++) {
+			const struct op *op = &r[i]->op[k];
+			const size_t its = op->coll.count * kern_size(op->coll.type);
+
+			bytes += its;
+			totals_add(me, op->coll.kind, its, op->name);
+		}
 	}
 	trace_count(&s->count.bytes, bytes);
 	trace_count(&s->count.operations, ops);

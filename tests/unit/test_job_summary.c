@@ -8,6 +8,7 @@ enum { SECOND = 1000000000, MIB = 1 << 20 };
 static struct usage u[3];
 static const char *const hosts[] = { "n1", "spare", "longer2" };
 static struct summary s;
+static const struct verdict none;
 static struct str out;
 
 static void setup(void)
@@ -19,6 +20,7 @@ static void setup(void)
 			      .end_ns = 17 * (uint64_t)SECOND,
 			      .host = hosts,
 			      .usage = u,
+			      .verdict = &none,
 			      .n = 3 };
 }
 
@@ -149,7 +151,7 @@ START_TEST(json)
 		"\"cpu_by\": \"cgroup\", "
 		"\"peak_bytes\": 536870912, \"peak_by\": \"cgroup\", \"first_end_s\": "
 		"null, "
-		"\"last_end_s\": null}]}");
+		"\"last_end_s\": null}], \"verdict\": []}");
 }
 END_TEST
 

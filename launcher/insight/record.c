@@ -1,0 +1,197 @@
+#include "launcher/insight/record.h"
+
+#include <stdlib.h>
+
+#include "common/str.h"
+
+enum { STRIPS_BYTES = 48 << 20 /* of all ranks together */ };
+
+void record_open(struct record *r, uint32_t nranks, size_t nhosts, uint32_t period_ms)
+{
+	*r = (struct record){ .period_ms = period_ms };
+	record_grow(r, nranks, nhosts);
+}
+
+void record_grow(struct record *r, uint32_t nranks, size_t nhosts)
+{
+	const size_t room = STRIPS_BYTES / sizeof(struct point) / (nranks + 1) & ~1u;
+
+	if (nranks > r->nranks) {
+		r->rank = xreallocarray(r->rank, nranks, sizeof *r->rank);
+		memset(r->rank + r->nranks, 0, (nranks - r->nranks) * sizeof *r->rank);
+		for (uint32_t i = r->nranks; i < nranks; i++)
+			r->rank[i].strip.most = room > STRIP_MOST    ? STRIP_MOST
+						: room < STRIP_LEAST ? STRIP_LEAST
+								     : (uint32_t)room;
+		r->nranks = nranks;
+	}
+	if (nhosts > r->nhosts) {
+		r->host = xreallocarray(r->host, nhosts, sizeof *r->host);
+		memset(r->host + r->nhosts, 0, (nhosts - r->nhosts) * sizeof *r->host);
+		r->nhosts = nhosts;
+	}
+}
+
+void record_free(struct record *r)
+{
+	for (uint32_t i = 0; i < r->nranks; i++) {
+		free(r->rank[i].strip.v);
+		free(r->rank[i].moved);
+	}
+	free(r->rank);
+	free(r->host);
+	*r = (struct record){ 0 };
+}
+
+/* ---- strips ---- */
+
+/* A and B, one after the other, as one. */
+static struct point point_join(const struct point *a, const struct point *b)
+{
+	const float all_s = a->span_s + b->span_s;
+	struct point p = { .span_s = all_s,
+			   .resident_gib = a->resident_gib > b->resident_gib
+						   ? a->resident_gib
+						   : b->resident_gib };
+
+	if (all_s <= 0)
+		return p;
+#define MEAN(field) p.field = (a->field * a->span_s + b->field * b->span_s) / all_s
+	MEAN(main);
+	MEAN(cpu);
+	MEAN(delay);
+	MEAN(blocked);
+	MEAN(children);
+	MEAN(read_mb);
+	MEAN(steps);
+	MEAN(ops);
+	MEAN(reduced_mb);
+#undef MEAN
+	return p;
+}
+
+static void strip_add(struct strip *s, const struct point *p)
+{
+	if (!s->v) {
+		s->v = xcalloc(s->most, sizeof *s->v);
+		s->samples = 1;
+	}
+	s->next = s->pending ? point_join(&s->next, p) : *p;
+	if (++s->pending < s->samples)
+		return;
+	s->pending = 0;
+	if (s->n == s->most) {
+		for (uint32_t i = 0; i < s->n / 2; i++)
+			s->v[i] = point_join(&s->v[2 * i], &s->v[2 * i + 1]);
+		s->n /= 2;
+		s->samples *= 2;
+	}
+	s->v[s->n++] = s->next;
+}
+
+/* ---- samples ---- */
+
+static double record_passed(uint64_t now, uint64_t then)
+{
+	return now > then ? (double)(now - then) : 0;
+}
+
+/* The rates from the last sample to M. */
+static struct point point_of(const struct rank_record *rank,
+			     const struct wire_rank_use *m)
+{
+	const struct wire_rank_use *old = &rank->use;
+	const struct wire_rank_ops *done = &rank->done, *before = &rank->sampled;
+	const double s = record_passed(m->clock_ns, old->clock_ns) / 1e9;
+	const bool same = done->init_round == before->init_round;
+	struct point p = { .span_s = (float)s,
+			   .resident_gib = (float)m->resident_bytes / (1 << 30) };
+
+	if (s <= 0)
+		return p;
+	p.main = (float)(record_passed(m->main_us, old->main_us) / 1e6 / s);
+	p.cpu = (float)(record_passed(m->cpu_us, old->cpu_us) / 1e6 / s);
+	p.delay = (float)(record_passed(m->delay_us, old->delay_us) / 1e6 / s);
+	p.children = (float)(record_passed(m->children_us, old->children_us) / 1e6 / s);
+	p.read_mb = (float)(record_passed(m->read_bytes, old->read_bytes) / 1e6 / s);
+	if (!same)
+		return p;
+	p.blocked =
+		(float)(record_passed(done->blocked_us, before->blocked_us) / 1e6 / s);
+	p.steps = (float)(record_passed(done->steps, before->steps) / s);
+	p.ops = (float)(record_passed(done->ops, before->ops) / s);
+	p.reduced_mb = (float)(record_passed(done->bytes, before->bytes) / 1e6 / s);
+	return p;
+}
+
+void record_use(struct record *r, const struct wire_rank_use *m, const char *bound)
+{
+	struct rank_record *rank = &r->rank[m->rank];
+	const bool moved = bound && *bound && *m->cpus && strcmp(bound, m->cpus);
+	struct sums *s = &rank->sums;
+	struct point p;
+
+	if (rank->use.pid == m->pid && m->clock_ns > rank->use.clock_ns) {
+		p = point_of(rank, m);
+		strip_add(&rank->strip, &p);
+		s->use_s += (double)p.span_s;
+		s->main_s += (double)p.main * (double)p.span_s;
+		s->cpu_s += (double)p.cpu * (double)p.span_s;
+		s->delay_s += (double)p.delay * (double)p.span_s;
+		s->children_s += (double)p.children * (double)p.span_s;
+		s->read_bytes += record_passed(m->read_bytes, rank->use.read_bytes);
+		s->disk_bytes += record_passed(m->disk_bytes, rank->use.disk_bytes);
+	}
+	rank->points += moved;
+	if (!moved || !rank->moved || strcmp(rank->moved, m->cpus)) {
+		free(rank->moved);
+		rank->moved = moved ? xstrdup(m->cpus) : NULL;
+	}
+	if (m->resident_bytes > rank->peak_bytes)
+		rank->peak_bytes = m->resident_bytes;
+	rank->threads = m->threads;
+	rank->children = m->children;
+	rank->pid = m->pid;
+	rank->state = *m->state;
+	rank->use = *m;
+	rank->use.state = rank->use.cpus = ""; /* the frame's */
+	rank->sampled = rank->done;
+}
+
+void record_ops(struct record *r, const struct wire_rank_ops *m)
+{
+	struct rank_record *rank = &r->rank[m->rank];
+	const struct wire_rank_ops none = { .last_ns = m->first_ns },
+				   *old = rank->done.init_round == m->init_round &&
+							  rank->done.epoch ==
+								  m->epoch &&
+							  rank->done.ops <= m->ops
+						  ? &rank->done
+						  : &none;
+	struct sums *s = &rank->sums;
+
+	s->ops_s += record_passed(m->last_ns, old->last_ns) / 1e9;
+	s->blocked_s += record_passed(m->blocked_us, old->blocked_us) / 1e6;
+	s->ops += record_passed(m->ops, old->ops);
+	s->steps += record_passed(m->steps, old->steps);
+	s->bytes += record_passed(m->bytes, old->bytes);
+	rank->done = *m;
+}
+
+void record_host(struct record *r, size_t host, const struct wire_host_use *m)
+{
+	struct host_record *h = &r->host[host];
+
+	if (!h->known)
+		h->first = *m;
+	h->known = true;
+	h->last = *m;
+	h->dropped += m->dropped;
+}
+
+const struct point *record_now(const struct record *r, uint32_t rank)
+{
+	const struct strip *s = &r->rank[rank].strip;
+
+	return s->pending ? &s->next : s->n ? &s->v[s->n - 1] : NULL;
+}

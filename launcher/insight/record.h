@@ -1,0 +1,90 @@
+/* record.h - what the ranks and hosts of a job used, over time: the one record that the
+ * verdict, the live line, the table and the page read.
+ *
+ * Agents send counters (wire.def: rank_use, rank_ops, host_use).  The record keeps the
+ * sums of each rank over all of its lives and worlds, and a strip: its rates over time,
+ * in at most STRIP_MOST points.  A strip that is full halves their number, so it is
+ * bounded for a job of any length.  Times are of the agents' clocks: only differences
+ * are used. */
+#ifndef BERTH_LAUNCHER_INSIGHT_RECORD_H
+#define BERTH_LAUNCHER_INSIGHT_RECORD_H
+
+#include "common/wire.h"
+
+enum { STRIP_MOST = 512, STRIP_LEAST = 32 };
+
+/* Rates of one rank over SPAN_S seconds: parts of that time (1: all of it; CPU and
+ * children: of one CPU), or numbers a second. */
+struct point {
+	float span_s;
+	float main, cpu; /* CPU of its main thread, of all threads */
+	float delay;     /* its main thread had no CPU */
+	float blocked;   /* its main thread waited for other ranks in libberth */
+	float children;  /* CPU of its children */
+	float resident_gib;
+	float read_mb; /* a second */
+	float steps, ops, reduced_mb;
+};
+
+struct strip {
+	struct point *v;
+	uint32_t n, most;
+	uint32_t samples; /* of which a point is made */
+	uint32_t pending; /* in the next one */
+	struct point next;
+};
+
+/* Sums of a rank.  Those of libberth begin when its first operation has ended. */
+struct sums {
+	double use_s; /* the time of which main to children are known */
+	double main_s, cpu_s, delay_s, children_s;
+	double read_bytes, disk_bytes;
+	double ops_s; /* the time of which blocked to bytes are known */
+	double blocked_s, ops, steps, bytes;
+};
+
+struct rank_record {
+	struct sums sums;
+	struct strip strip;
+	uint64_t peak_bytes; /* of its memory, as sampled */
+	uint32_t threads, children, pid;
+	char state;      /* of its main thread at the last sample; 0: none yet */
+	char *moved;     /* its CPUs, if they are not those it was bound to; or NULL */
+	uint32_t points; /* in which it was moved */
+	/* the last counters */
+	struct wire_rank_use use;
+	struct wire_rank_ops done;
+	/* of `done`, at the last sample */
+	struct wire_rank_ops sampled;
+};
+
+struct host_record {
+	struct wire_host_use first, last;
+	bool known;
+	uint64_t dropped;
+};
+
+struct record {
+	struct rank_record *rank;
+	uint32_t nranks;
+	struct host_record *host;
+	size_t nhosts;
+	uint32_t period_ms; /* --monitor; 0: off */
+};
+
+/* For ranks and hosts of these numbers.  PERIOD_MS as in `job`. */
+void record_open(struct record *r, uint32_t nranks, size_t nhosts, uint32_t period_ms);
+/* There are more of them now. */
+void record_grow(struct record *r, uint32_t nranks, size_t nhosts);
+void record_free(struct record *r); /* takes {0} */
+
+/* A message of an agent.  BOUND: the CPUs of the rank as read back at its start, or
+ * NULL. */
+void record_use(struct record *r, const struct wire_rank_use *m, const char *bound);
+void record_ops(struct record *r, const struct wire_rank_ops *m);
+void record_host(struct record *r, size_t host, const struct wire_host_use *m);
+
+/* The last point of RANK, or NULL. */
+const struct point *record_now(const struct record *r, uint32_t rank);
+
+#endif

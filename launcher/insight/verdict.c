@@ -1,0 +1,476 @@
+#include "launcher/insight/verdict.h"
+
+#include <stdlib.h>
+
+#include "common/str.h"
+#include "launcher/output/events.h"
+
+/* A rule speaks only of ranks of which so much is known. */
+#define KNOWN_S 2.0
+enum { KNOWN_OPS = 10, KNOWN_POINTS = 4 };
+
+#define SLOW_LEAST 0.08 /* of a step, that a slow rank costs */
+#define SLOW_BLIND 0.15 /* the same, without samples */
+#define SLOW_OFTEN 0.6  /* of its points show it */
+#define MOVED_OFTEN 0.3
+#define INPUT_LEAST 0.15
+#define LOADER_LEAST 0.2 /* of a CPU */
+#define READ_LEAST 1e6   /* bytes a second */
+#define TALK_LEAST 0.25
+#define MEMORY_LEAST 0.05 /* of the time some process waits for memory */
+
+/* ---- findings ---- */
+
+/* "rank 3 on 'n2'", "ranks 0-3,7". */
+static void verdict_ranks(struct str *out, const struct look *l,
+			  const struct finding *f)
+{
+	const bool one = rank_set_count(&f->ranks) == 1;
+	uint32_t first = 0;
+
+	str_add(out, one ? "rank " : "ranks ");
+	rank_set_print(out, &f->ranks);
+	if (one && rank_set_first(&f->ranks, 0, &first))
+		str_addf(out, " on '%s'", l->rank[first].host);
+}
+
+static uint32_t first_of(const struct finding *f)
+{
+	uint32_t first = 0;
+
+	rank_set_first(&f->ranks, 0, &first);
+	return first;
+}
+
+/* ---- shares ---- */
+
+/* Where the time of a rank's main thread goes; together 1. */
+struct shares {
+	double main, delay, idle, blocked;
+	double threads;  /* CPUs that its other threads use */
+	double children; /* and its children */
+	double read;     /* bytes a second */
+	bool sampled;
+};
+
+static double part_of(double x)
+{
+	return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+static double smaller_of(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static bool verdict_knows(const struct sums *s)
+{
+	return s->ops_s >= KNOWN_S && s->ops >= KNOWN_OPS;
+}
+
+static struct shares shares_of(const struct sums *s)
+{
+	struct shares a = { .blocked = s->ops_s > 0 ? part_of(s->blocked_s / s->ops_s)
+						    : 0 };
+
+	if (s->use_s < KNOWN_S)
+		return a;
+	a.sampled = true;
+	a.main = part_of(s->main_s / s->use_s);
+	a.delay = part_of(s->delay_s / s->use_s);
+	a.idle = part_of(1 - a.main - a.delay - a.blocked);
+	a.threads = s->cpu_s > s->main_s ? (s->cpu_s - s->main_s) / s->use_s : 0;
+	a.children = s->children_s / s->use_s;
+	a.read = s->read_bytes / s->use_s;
+	return a;
+}
+
+/* The mean of the ranks of L that F is not about. */
+static struct shares shares_of_others(const struct look *l, const struct finding *f)
+{
+	struct shares sum = { 0 };
+	double n = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct sums *s = &l->record->rank[i].sums;
+		struct shares a;
+
+		if (rank_set_has(&f->ranks, i) || !verdict_knows(s))
+			continue;
+		a = shares_of(s);
+		sum.main += a.main;
+		sum.delay += a.delay;
+		sum.idle += a.idle;
+		sum.blocked += a.blocked;
+		sum.threads += a.threads;
+		sum.children += a.children;
+		sum.read += a.read;
+		n++;
+	}
+	if (n > 0) {
+		sum.main /= n;
+		sum.delay /= n;
+		sum.idle /= n;
+		sum.blocked /= n;
+		sum.threads /= n;
+		sum.children /= n;
+		sum.read /= n;
+	}
+	return sum;
+}
+
+/* ---- a slow rank ---- */
+
+/* A rank's own part of its time. */
+struct own {
+	uint32_t rank;
+	double share;
+};
+
+static int more_own(const void *a, const void *b)
+{
+	const struct own *x = a, *y = b;
+
+	return (x->share < y->share) - (x->share > y->share);
+}
+
+/* The part of the points in which each of F's ranks waited less than each other one; 1
+ * if there are none to tell. */
+static double how_often(const struct look *l, const struct finding *f)
+{
+	uint32_t points = UINT32_MAX, often = 0, n = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++)
+		if (verdict_knows(&l->record->rank[i].sums) &&
+		    l->record->rank[i].strip.n < points)
+			points = l->record->rank[i].strip.n;
+	if (points == UINT32_MAX || points < KNOWN_POINTS)
+		return 1;
+	for (uint32_t at = 0; at < points; at++) {
+		float slow = 0, others = 1;
+		bool all = true;
+
+		for (uint32_t i = 0; i < l->record->nranks; i++) {
+			const struct rank_record *r = &l->record->rank[i];
+			const bool it = rank_set_has(&f->ranks, i);
+			const struct point *p;
+
+			if (!verdict_knows(&r->sums))
+				continue;
+			p = &r->strip.v[at];
+			all &= p->ops > 0;
+			if (it && p->blocked > slow)
+				slow = p->blocked;
+			if (!it && p->blocked < others)
+				others = p->blocked;
+		}
+		n += all;
+		often += all && slow < others;
+	}
+	return n ? (double)often / n : 1;
+}
+
+/* The ranks above the largest gap between the own times of two neighbours, if they are
+ * at most half of all. */
+static double find_slow(const struct look *l, struct finding *f)
+{
+	struct own *own = xcalloc(l->record->nranks, sizeof *own);
+	double gap = 0;
+	size_t n = 0, slow = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++)
+		if (verdict_knows(&l->record->rank[i].sums))
+			own[n++] = (struct own){
+				i, 1 - shares_of(&l->record->rank[i].sums).blocked
+			};
+	qsort(own, n, sizeof *own, more_own);
+	for (size_t i = 1; i <= n / 2; i++)
+		if (own[i - 1].share - own[i].share > gap) {
+			gap = own[i - 1].share - own[i].share;
+			slow = i;
+		}
+	for (size_t i = 0; i < slow; i++)
+		rank_set_add(&f->ranks, own[i].rank);
+	if (slow)
+		gap = own[0].share - own[slow].share;
+	free(own);
+	return gap;
+}
+
+/* Append why F's rank, with shares A, is slower than the OTHERS; returns what to do. */
+static const char *slow_why(struct str *out, const struct rank_record *rank,
+			    const struct shares *a, const struct shares *others)
+{
+	const double main = a->main - others->main, delay = a->delay - others->delay,
+		     idle = a->idle - others->idle;
+
+	if (!a->sampled || !others->sampled)
+		return "--monitor shows why";
+	if (delay >= main && delay >= idle) {
+		str_addf(out,
+			 "; it could run, and had no CPU, %.0f %% of the time (others "
+			 "%.0f)",
+			 100 * a->delay, 100 * others->delay);
+		return rank->moved ? "let the program keep the CPUs of its berth"
+				   : "look for other processes on its CPUs, or a CPU "
+				     "quota";
+	}
+	if (idle >= main) {
+		str_addf(out,
+			 "; it waited outside of libberth %.0f %% of the time (others "
+			 "%.0f)",
+			 100 * a->idle, 100 * others->idle);
+		if (a->read > READ_LEAST)
+			str_addf(out, ", reading %.0f MB/s", a->read / 1e6);
+		if (a->children > LOADER_LEAST)
+			str_addf(out, ", its %u children used %.1f CPUs",
+				 rank->children, a->children);
+		return a->children > LOADER_LEAST
+			       ? "give its data loader more CPUs, or more workers"
+			       : "look at what it reads: a slow disk, a lock";
+	}
+	str_addf(out, "; it computes %.0f %% of the time (others %.0f)", 100 * a->main,
+		 100 * others->main);
+	if (others->threads > 0.3 && a->threads < others->threads / 2) {
+		str_addf(out, ", with %.1f CPUs (others %.1f)", a->main + a->threads,
+			 others->main + others->threads);
+		return "give it as many threads: OMP_NUM_THREADS";
+	}
+	return "give it less work, or look for a slow core";
+}
+
+static bool rule_slow(struct finding *f, const struct look *l)
+{
+	const struct rank_record *rank;
+	struct shares a, others;
+	struct str text = { 0 };
+	double often, step_ms;
+	bool many;
+
+	f->gain = find_slow(l, f);
+	many = rank_set_count(&f->ranks) > 1;
+	if (f->gain <= 0)
+		return false;
+	rank = &l->record->rank[first_of(f)];
+	a = shares_of(&rank->sums);
+	others = shares_of_others(l, f);
+	others.sampled = a.sampled;
+	often = how_often(l, f);
+	if (f->gain < (a.sampled ? SLOW_LEAST : SLOW_BLIND) || often < SLOW_OFTEN)
+		return false;
+	verdict_ranks(&text, l, f);
+	step_ms = rank->sums.steps > 0 ? 1000 * rank->sums.ops_s / rank->sums.steps : 0;
+	if (step_ms > 0)
+		str_addf(&text, ": others wait for %s %.1f ms of each step of %.1f ms",
+			 many ? "them" : "it", others.blocked * step_ms, step_ms);
+	else
+		str_addf(&text, ": others wait for %s %.0f %% of the time",
+			 many ? "them" : "it", 100 * others.blocked);
+	f->advice = xstrdup(slow_why(&text, rank, &a, &others));
+	f->text = str_take(&text);
+	return true;
+}
+
+/* ---- bindings ---- */
+
+static bool rule_binding(struct finding *f, const struct look *l)
+{
+	const struct rank_record *first = NULL;
+	struct str text = { 0 };
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct rank_record *r = &l->record->rank[i];
+		const uint32_t points = r->strip.n * r->strip.samples;
+
+		if (!r->moved || r->points < MOVED_OFTEN * points)
+			continue;
+		first = first ? first : r;
+		rank_set_add(&f->ranks, i);
+	}
+	if (!first)
+		return false;
+	verdict_ranks(&text, l, f);
+	str_addf(&text, ": the program changed %s CPUs, from %s to %s",
+		 rank_set_count(&f->ranks) > 1 ? "their" : "its",
+		 l->rank[first_of(f)].bound, first->moved);
+	f->text = str_take(&text);
+	f->advice = xstrdup("look for taskset, OMP_PROC_BIND, KMP_AFFINITY, "
+			    "GOMP_CPU_AFFINITY in the program");
+	return true;
+}
+
+/* ---- input ---- */
+
+/* All ranks wait outside of libberth, and something shows that they wait for data. */
+static bool rule_input(struct finding *f, const struct look *l)
+{
+	struct str text = { 0 };
+	struct shares sum = { 0 };
+	double n = 0, idle = 1;
+	uint32_t children = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct sums *s = &l->record->rank[i].sums;
+		const struct shares a = shares_of(s);
+
+		if (s->use_s < KNOWN_S || l->record->rank[i].strip.n < KNOWN_POINTS)
+			continue;
+		n++;
+		idle = smaller_of(idle, a.idle);
+		sum.children += a.children;
+		sum.read += s->disk_bytes / s->use_s;
+		children += l->record->rank[i].children;
+	}
+	if (n < 1 || idle < INPUT_LEAST ||
+	    (sum.children / n < LOADER_LEAST && sum.read / n < READ_LEAST))
+		return false;
+	f->gain = idle;
+	str_addf(&text, "each rank waits %.0f %% of the time outside of libberth",
+		 100 * idle);
+	if (sum.children / n >= LOADER_LEAST)
+		str_addf(&text, "; %u loader process%s used %.1f CPUs together",
+			 children, children == 1 ? "" : "es", sum.children);
+	else
+		str_addf(&text, ", and reads %.0f MB/s from a disk",
+			 sum.read / n / 1e6);
+	f->text = str_take(&text);
+	f->advice = xstrdup(sum.children / n >= LOADER_LEAST
+				    ? "more workers, or more CPUs for them: --bind-to "
+				      "socket"
+				    : "a faster disk, or a cache of the data");
+	return true;
+}
+
+/* ---- collectives ---- */
+
+static bool rule_talk(struct finding *f, const struct look *l)
+{
+	const struct sums *s = NULL;
+	double least = 1, n = 0;
+
+	if (l->crowded)
+		return false;
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct shares a = shares_of(&l->record->rank[i].sums);
+
+		if (!verdict_knows(&l->record->rank[i].sums))
+			continue;
+		if (a.delay > 0.1) /* it waits for a CPU, and others for it */
+			return false;
+		s = &l->record->rank[i].sums;
+		least = smaller_of(least, a.blocked);
+		n++;
+	}
+	if (n < 2 || least < TALK_LEAST || s->steps < KNOWN_OPS)
+		return false;
+	f->gain = least;
+	f->text = xasprintf(
+		"each rank waits at least %.0f %% of the time in collectives: "
+		"%.1f MB and %.0f operations a step of %.1f ms",
+		100 * least, s->bytes / s->steps / 1e6, s->ops / s->steps,
+		1000 * s->ops_s / s->steps);
+	f->advice = xstrdup("a larger batch, or fewer and larger operations");
+	return true;
+}
+
+/* ---- memory ---- */
+
+static bool rule_memory(struct finding *f, const struct look *l)
+{
+	for (size_t i = 0; i < l->record->nhosts; i++) {
+		const struct host_record *h = &l->record->host[i];
+		const double s = (double)(h->last.clock_ns - h->first.clock_ns) / 1e9;
+		const double stalled =
+			(double)(h->last.memory_us - h->first.memory_us) / 1e6;
+
+		if (!h->known || s < KNOWN_S || stalled < MEMORY_LEAST * s)
+			continue;
+		f->gain = part_of(stalled / s);
+		f->text = xasprintf("a host waited for memory %.0f %% of the time",
+				    100 * stalled / s);
+		f->advice =
+			xstrdup("fewer ranks or loaders a host, or smaller batches");
+		return true;
+	}
+	return false;
+}
+
+/* ---- the whole ---- */
+
+static const struct {
+	const char *name;
+	bool (*rule)(struct finding *f, const struct look *l);
+} rules[] = {
+	{ "SLOW RANK", rule_slow }, { "BINDING", rule_binding },
+	{ "INPUT", rule_input },    { "COLLECTIVES", rule_talk },
+	{ "MEMORY", rule_memory },
+};
+_Static_assert(sizeof rules / sizeof *rules <= VERDICT_MOST, "each has room");
+
+static void finding_free(struct finding *f)
+{
+	rank_set_free(&f->ranks);
+	free(f->text);
+	free(f->advice);
+}
+
+void verdict_make(struct verdict *v, const struct look *l)
+{
+	*v = (struct verdict){ 0 };
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct sums *s = &l->record->rank[i].sums;
+
+		v->looked |= s->use_s >= KNOWN_S || verdict_knows(s);
+	}
+	for (size_t i = 0; v->looked && i < sizeof rules / sizeof *rules; i++) {
+		struct finding f = { .rule = rules[i].name };
+
+		if (rules[i].rule(&f, l))
+			v->v[v->n++] = f;
+		else
+			finding_free(&f);
+	}
+}
+
+void verdict_free(struct verdict *v)
+{
+	for (size_t i = 0; i < v->n; i++)
+		finding_free(&v->v[i]);
+	v->n = 0;
+}
+
+void verdict_text(struct str *out, const struct verdict *v)
+{
+	if (!v->looked)
+		return;
+	if (!v->n)
+		str_add(out, "\n  verdict: nothing to improve was found");
+	for (size_t i = 0; i < v->n; i++) {
+		const struct finding *f = &v->v[i];
+
+		str_addf(out, "\n  %s: %s", f->rule, f->text);
+		if (f->gain > 0)
+			str_addf(out, " (a step would take %.0f %% less)",
+				 100 * f->gain);
+		str_addf(out, ". Try: %s", f->advice);
+	}
+}
+
+void verdict_json(struct str *out, const struct verdict *v)
+{
+	str_add(out, "[");
+	for (size_t i = 0; i < v->n; i++) {
+		const struct finding *f = &v->v[i];
+
+		str_addf(out, "%s{\"gain\": %.3f, \"ranks\": [", i ? ", " : "",
+			 f->gain);
+		for (uint32_t r = 0; rank_set_first(&f->ranks, r, &r); r++)
+			str_addf(out, "%s%u", r > first_of(f) ? ", " : "", r);
+		str_add(out, "]");
+		json_text(out, "rule", f->rule);
+		json_text(out, "text", f->text);
+		json_text(out, "try", f->advice);
+		str_add(out, "}");
+	}
+	str_add(out, "]");
+}

@@ -1,0 +1,296 @@
+/* launcher/insight/verdict.h: records to findings. */
+#include <check.h>
+
+#include "common/str.h"
+#include "launcher/insight/verdict.h"
+
+enum { RANKS = 4, POINTS = 10 };
+
+static struct record r;
+static struct ranked ranked[RANKS];
+static struct look look;
+static struct verdict v;
+
+/* 10 s of each rank: it computes 0.5 of the time, waits 0.3 for others. */
+static void setup(void)
+{
+	record_open(&r, RANKS, 1, 1000);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		struct rank_record *one = &r.rank[i];
+
+		ranked[i] =
+			(struct ranked){ .host = i < 2 ? "n1" : "n2", .bound = "0-3" };
+		one->sums = (struct sums){ .use_s = 10,
+					   .main_s = 5,
+					   .cpu_s = 10,
+					   .ops_s = 10,
+					   .blocked_s = 1,
+					   .ops = 2000,
+					   .steps = 1000,
+					   .bytes = 1e9 };
+		one->strip.v = xcalloc(POINTS, sizeof *one->strip.v);
+		one->strip.n = one->strip.most = POINTS;
+		one->strip.samples = 1;
+		for (int k = 0; k < POINTS; k++)
+			one->strip.v[k] = (struct point){ .span_s = 1,
+							  .blocked = 0.1f,
+							  .ops = 200 };
+	}
+	look = (struct look){ .record = &r, .rank = ranked };
+}
+
+static void teardown(void)
+{
+	verdict_free(&v);
+	record_free(&r);
+}
+
+/* RANK waits BLOCKED s of the 10. */
+static void waits(uint32_t rank, double blocked)
+{
+	r.rank[rank].sums.blocked_s = blocked;
+	for (int k = 0; k < POINTS; k++)
+		r.rank[rank].strip.v[k].blocked = (float)blocked / 10;
+}
+
+/* All but RANK wait BLOCKED s for it. */
+static void wait_for(uint32_t rank, double blocked)
+{
+	for (uint32_t i = 0; i < RANKS; i++)
+		waits(i, i == rank ? 0.1 : blocked);
+}
+
+static void check_text(const char *expected)
+{
+	struct str s = { 0 };
+
+	verdict_make(&v, &look);
+	verdict_text(&s, &v);
+	ck_assert_str_eq(str_text(&s), expected);
+	str_free(&s);
+}
+
+static const char all_is_well[] = "\n  verdict: nothing to improve was found";
+
+START_TEST(nothing_is_known)
+{
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums = (struct sums){ .use_s = 1, .ops_s = 1, .ops = 9 };
+	check_text("");
+}
+END_TEST
+
+START_TEST(all_alike)
+{
+	check_text(all_is_well);
+	waits(2, 0.5); /* 5 % */
+	check_text(all_is_well);
+}
+END_TEST
+
+START_TEST(a_rank_computes_longer)
+{
+	wait_for(2, 4);
+	r.rank[2].sums.main_s = 9;
+	r.rank[2].sums.cpu_s = 14;
+	check_text(
+		"\n  SLOW RANK: rank 2 on 'n2': others wait for it 4.0 ms of each step "
+		"of 10.0 ms; it computes 90 % of the time (others 50) (a step would "
+		"take 39 % less). Try: give it less work, or look for a slow core");
+}
+END_TEST
+
+START_TEST(a_rank_has_fewer_threads)
+{
+	wait_for(2, 4);
+	r.rank[2].sums.main_s = r.rank[2].sums.cpu_s = 9;
+	check_text(
+		"\n  SLOW RANK: rank 2 on 'n2': others wait for it 4.0 ms of each step "
+		"of 10.0 ms; it computes 90 % of the time (others 50), with 0.9 CPUs "
+		"(others 1.0) (a step would take 39 % less). Try: give it as many "
+		"threads: OMP_NUM_THREADS");
+}
+END_TEST
+
+START_TEST(a_rank_has_no_cpu)
+{
+	wait_for(0, 5);
+	r.rank[0].sums.delay_s = 4.5;
+	check_text(
+		"\n  SLOW RANK: rank 0 on 'n1': others wait for it 5.0 ms of each step "
+		"of 10.0 ms; it could run, and had no CPU, 45 % of the time (others 0) "
+		"(a step would take 49 % less). Try: look for other processes on its "
+		"CPUs, or a CPU quota");
+}
+END_TEST
+
+START_TEST(a_rank_waits_for_data)
+{
+	wait_for(3, 5);
+	r.rank[3].sums.read_bytes = 100e6;
+	check_text(
+		"\n  SLOW RANK: rank 3 on 'n2': others wait for it 5.0 ms of each step "
+		"of 10.0 ms; it waited outside of libberth 49 % of the time (others "
+		"0), "
+		"reading 10 MB/s (a step would take 49 % less). Try: look at what it "
+		"reads: a slow disk, a lock");
+}
+END_TEST
+
+/* Two ranks of one host: both are named. */
+START_TEST(two_slow_ranks)
+{
+	wait_for(2, 4);
+	waits(3, 0.2);
+	verdict_make(&v, &look);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_uint_eq(rank_set_count(&v.v[0].ranks), 2);
+	ck_assert_double_eq_tol(v.v[0].gain, 0.39, 0.001);
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, "ranks 2-3: others wait for them"));
+}
+END_TEST
+
+/* In most points another rank waits least: the sums are of chance. */
+START_TEST(now_and_then)
+{
+	wait_for(2, 4);
+	for (int k = 0; k < POINTS - 3; k++)
+		r.rank[k % 2].strip.v[k].blocked = 0;
+	check_text(all_is_well);
+}
+END_TEST
+
+/* Without samples a rank must be slower, and nobody knows why. */
+START_TEST(without_samples)
+{
+	for (uint32_t i = 0; i < RANKS; i++) {
+		r.rank[i].sums.use_s = 0;
+		r.rank[i].strip.n = 0;
+	}
+	wait_for(1, 1.3);
+	check_text(all_is_well);
+	wait_for(1, 4);
+	check_text(
+		"\n  SLOW RANK: rank 1 on 'n1': others wait for it 4.0 ms of each step "
+		"of 10.0 ms (a step would take 39 % less). Try: --monitor shows why");
+}
+END_TEST
+
+START_TEST(bindings)
+{
+	r.rank[1].moved = xstrdup("0");
+	r.rank[1].points = 5;
+	r.rank[3].moved = xstrdup("2");
+	r.rank[3].points = 2; /* for a moment */
+	check_text("\n  BINDING: rank 1 on 'n1': the program changed its CPUs, from "
+		   "0-3 to "
+		   "0. Try: look for taskset, OMP_PROC_BIND, KMP_AFFINITY, "
+		   "GOMP_CPU_AFFINITY in the program");
+}
+END_TEST
+
+START_TEST(input)
+{
+	for (uint32_t i = 0; i < RANKS; i++) {
+		r.rank[i].sums.children_s = 9.5;
+		r.rank[i].children = 1;
+	}
+	check_text("\n  INPUT: each rank waits 40 % of the time outside of libberth; 4 "
+		   "loader processes used 3.8 CPUs together (a step would take 40 % "
+		   "less). "
+		   "Try: more workers, or more CPUs for them: --bind-to socket");
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		r.rank[i].sums.children_s = 0;
+		r.rank[i].sums.disk_bytes = 20e6;
+	}
+	check_text(
+		"\n  INPUT: each rank waits 40 % of the time outside of libberth, and "
+		"reads 2 MB/s from a disk (a step would take 40 % less). Try: a faster "
+		"disk, or a cache of the data");
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums.disk_bytes = 0; /* who sleeps may want to */
+	check_text(all_is_well);
+}
+END_TEST
+
+START_TEST(collectives)
+{
+	for (uint32_t i = 0; i < RANKS; i++)
+		waits(i, 3.5 + 0.1 * i);
+	check_text(
+		"\n  COLLECTIVES: each rank waits at least 35 % of the time in "
+		"collectives: 1.0 MB and 2 operations a step of 10.0 ms (a step would "
+		"take 35 % less). Try: a larger batch, or fewer and larger operations");
+	verdict_free(&v);
+	look.crowded = true; /* it waits for a CPU */
+	check_text(all_is_well);
+}
+END_TEST
+
+START_TEST(memory)
+{
+	struct wire_host_use m = { .clock_ns = 1 };
+
+	record_host(&r, 0, &m);
+	m.clock_ns += UINT64_C(10000000000);
+	m.memory_us = 2000000;
+	record_host(&r, 0, &m);
+	check_text(
+		"\n  MEMORY: a host waited for memory 20 % of the time (a step would "
+		"take 20 % less). Try: fewer ranks or loaders a host, or smaller "
+		"batches");
+}
+END_TEST
+
+START_TEST(for_programs)
+{
+	struct str s = { 0 };
+
+	wait_for(2, 4);
+	r.rank[2].sums.main_s = 9;
+	r.rank[2].sums.cpu_s = 14;
+	verdict_make(&v, &look);
+	verdict_json(&s, &v);
+	ck_assert_str_eq(
+		str_text(&s),
+		"[{\"gain\": 0.390, \"ranks\": [2], \"rule\": \"SLOW RANK\", \"text\": "
+		"\"rank 2 on 'n2': others wait for it 4.0 ms of each step of 10.0 ms; "
+		"it "
+		"computes 90 % of the time (others 50)\", \"try\": \"give it less "
+		"work, or "
+		"look for a slow core\"}]");
+	str_free(&s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("insight_verdict");
+	TCase *t = tcase_create("verdict");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(t, setup, teardown);
+	tcase_add_test(t, nothing_is_known);
+	tcase_add_test(t, all_alike);
+	tcase_add_test(t, a_rank_computes_longer);
+	tcase_add_test(t, a_rank_has_fewer_threads);
+	tcase_add_test(t, a_rank_has_no_cpu);
+	tcase_add_test(t, a_rank_waits_for_data);
+	tcase_add_test(t, two_slow_ranks);
+	tcase_add_test(t, now_and_then);
+	tcase_add_test(t, without_samples);
+	tcase_add_test(t, bindings);
+	tcase_add_test(t, input);
+	tcase_add_test(t, collectives);
+	tcase_add_test(t, memory);
+	tcase_add_test(t, for_programs);
+	suite_add_tcase(s, t);
+	runner = srunner_create(s);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
