@@ -152,16 +152,21 @@ struct growing {
 		[2]; /* after it a lost host is tried again: at first, at most */
 };
 
-/* --summary, --monitor: what runner says of the job's use of its machines. */
+/* --summary, --monitor, --top: what runner says of the job's use of its machines. */
 struct insight {
 	enum summary_form summary;
-	long monitor_ms; /* from one sample of the ranks to the next; 0: none */
+	long monitor_ms;    /* from one sample of the ranks to the next; 0: none */
+	bool monitor_given; /* also if it is off */
+	bool top;
 };
+
+enum { INSIGHT_MS = 1000 /* where an option needs samples and names no time */ };
 
 /* How often ranks are sampled; 0: never. */
 static inline uint32_t insight_period_ms(const struct insight *i)
 {
-	return (uint32_t)i->monitor_ms;
+	return i->top && !i->monitor_given ? (uint32_t)INSIGHT_MS
+					   : (uint32_t)i->monitor_ms;
 }
 
 struct request {

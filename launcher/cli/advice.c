@@ -14,6 +14,9 @@ const struct advice advice_table[] = {
 	{ TOPIC_slow, "--summary",
 	  "Prints at the end, for each host, the CPU time and the peak memory of its ranks, and when "
 	  "the first and the last of them ended. Look for a host that differs." },
+	{ TOPIC_slow, "--monitor 1s",
+	  "Samples what each rank uses, and says at the end what holds the job back: a slow rank and "
+	  "why, changed CPUs, input, collectives, memory. --top shows a table while the ranks run." },
 	{ TOPIC_slow, "-x HOROVOD_TIMELINE=/tmp/t.json",
 	  "libberth writes when each operation began, and how long it took. Rank 0 writes /tmp/t.json, "
 	  "rank N writes /tmp/t.json.N, each on its host. View one in " VIEW ". All ranks use one "

@@ -454,6 +454,13 @@ const struct option option_table[] = {
 		  "processes, the CPUs on which it may run; in libberth its steps, operations and "
 		  "the time that it waits for other ranks. At the end runner says what holds the job "
 		  "back, with the evidence, and what to try. --summary says so, too." },
+	{ "--top", NULL, TOPIC_output, OPTION_SWITCH,
+	  "top", "BERTH_TOP", SWITCH(insight.top),
+	  .help = "a table of the ranks, while they run",
+	  .text = "Show a table of the ranks below their output, on a terminal: what they use and for "
+		  "what they wait, drawn again with each sample of --monitor (1s if that is not given). "
+		  "The key q removes the table, t brings it back, and the job goes on. No rank reads "
+		  "the terminal then." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),

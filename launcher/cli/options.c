@@ -1,5 +1,7 @@
 #include "launcher/cli/options.h"
 
+#include <unistd.h>
+
 #include "common/wire.h"
 #include "launcher/cli/build.h"
 #include "launcher/cli/config.h"
@@ -352,6 +354,8 @@ static int options_apply(struct request *r, struct strv *notes, const char *site
 		rc = roles_settle(r, notes, env, e);
 	if (!rc)
 		rc = growing_settle(r, e);
+	if (r->insight.top && isatty(STDIN_FILENO))
+		r->stdin_rank = STDIN_NONE; /* its keys are for the table */
 	return rc;
 }
 

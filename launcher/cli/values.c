@@ -536,6 +536,7 @@ int value_monitor(const struct setting *s, const char *value, struct err *e)
 
 	if (strcmp(value, "off") && values_time(&ms, value, 0, MOST_S, e))
 		return -1;
+	s->r->insight.monitor_given = true;
 	s->r->insight.monitor_ms = ms && ms < LEAST_MS ? LEAST_MS : ms;
 	return 0;
 }

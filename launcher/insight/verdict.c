@@ -12,6 +12,9 @@ enum { KNOWN_OPS = 10, KNOWN_POINTS = 4 };
 #define SLOW_LEAST 0.08 /* of a step, that a slow rank costs */
 #define SLOW_BLIND 0.15 /* the same, without samples */
 #define SLOW_OFTEN 0.6  /* of its points show it */
+#define CAUSE_LEAST 0.5 /* of the difference between ranks */
+#define CONTENDED_LEAST 0.15
+#define WORK_LEAST 1.1 /* times the CPU time of the others */
 #define MOVED_OFTEN 0.3
 #define INPUT_LEAST 0.15
 #define LOADER_LEAST 0.2 /* of a CPU */
@@ -197,16 +200,35 @@ static double find_slow(const struct look *l, struct finding *f)
 	return gap;
 }
 
-/* Append why F's rank, with shares A, is slower than the OTHERS; returns what to do. */
+/* The part of the time in which a rank that could run had no CPU.  A rank that computes
+ * longer waits longer for it, too, so this tells whose CPUs are contended. */
+static double slow_contention(const struct shares *a)
+{
+	return a->main + a->delay > 0 ? a->delay / (a->main + a->delay) : 0;
+}
+
+/* Append why the ranks with shares A are slower than the OTHERS; returns what to do.
+ * NULL: no cause is as large as the difference, which is one of chance. */
 static const char *slow_why(struct str *out, const struct rank_record *rank,
 			    const struct shares *a, const struct shares *others)
 {
-	const double main = a->main - others->main, delay = a->delay - others->delay,
-		     idle = a->idle - others->idle;
+	const double gap = others->blocked - a->blocked;
 
-	if (!a->sampled || !others->sampled)
-		return "--monitor shows why";
-	if (delay >= main && delay >= idle) {
+	if (a->idle - others->idle > CAUSE_LEAST * gap) {
+		str_addf(out,
+			 "; it waited outside of libberth %.0f %% of the time (others "
+			 "%.0f)",
+			 100 * a->idle, 100 * others->idle);
+		if (a->read > READ_LEAST)
+			str_addf(out, ", reading %.0f MB/s", a->read / 1e6);
+		if (a->children <= LOADER_LEAST)
+			return "look at what it reads: a slow disk, a lock";
+		str_addf(out, ", its %u children used %.1f CPUs", rank->children,
+			 a->children);
+		return "give its data loader more CPUs, or more workers";
+	}
+	if (slow_contention(a) - slow_contention(others) > CONTENDED_LEAST &&
+	    a->delay - others->delay > CAUSE_LEAST * gap) {
 		str_addf(out,
 			 "; it could run, and had no CPU, %.0f %% of the time (others "
 			 "%.0f)",
@@ -215,20 +237,8 @@ static const char *slow_why(struct str *out, const struct rank_record *rank,
 				   : "look for other processes on its CPUs, or a CPU "
 				     "quota";
 	}
-	if (idle >= main) {
-		str_addf(out,
-			 "; it waited outside of libberth %.0f %% of the time (others "
-			 "%.0f)",
-			 100 * a->idle, 100 * others->idle);
-		if (a->read > READ_LEAST)
-			str_addf(out, ", reading %.0f MB/s", a->read / 1e6);
-		if (a->children > LOADER_LEAST)
-			str_addf(out, ", its %u children used %.1f CPUs",
-				 rank->children, a->children);
-		return a->children > LOADER_LEAST
-			       ? "give its data loader more CPUs, or more workers"
-			       : "look at what it reads: a slow disk, a lock";
-	}
+	if (a->main < WORK_LEAST * others->main)
+		return NULL;
 	str_addf(out, "; it computes %.0f %% of the time (others %.0f)", 100 * a->main,
 		 100 * others->main);
 	if (others->threads > 0.3 && a->threads < others->threads / 2) {
@@ -239,36 +249,45 @@ static const char *slow_why(struct str *out, const struct rank_record *rank,
 	return "give it less work, or look for a slow core";
 }
 
+/* Append how long others wait for F's ranks, of which RANK is one. */
+static void slow_cost(struct str *out, const struct look *l, const struct finding *f,
+		      const struct rank_record *rank, double blocked)
+{
+	const char *it = rank_set_count(&f->ranks) > 1 ? "them" : "it";
+	const struct sums *s = &rank->sums;
+
+	verdict_ranks(out, l, f);
+	if (s->steps > 0)
+		str_addf(out, ": others wait for %s %.1f ms of each step of %.1f ms",
+			 it, 1000 * blocked * s->ops_s / s->steps,
+			 1000 * s->ops_s / s->steps);
+	else
+		str_addf(out, ": others wait for %s %.0f %% of the time", it,
+			 100 * blocked);
+}
+
 static bool rule_slow(struct finding *f, const struct look *l)
 {
 	const struct rank_record *rank;
+	const char *advice = "--monitor shows why";
 	struct shares a, others;
 	struct str text = { 0 };
-	double often, step_ms;
-	bool many;
 
 	f->gain = find_slow(l, f);
-	many = rank_set_count(&f->ranks) > 1;
 	if (f->gain <= 0)
 		return false;
 	rank = &l->record->rank[first_of(f)];
 	a = shares_of(&rank->sums);
 	others = shares_of_others(l, f);
-	others.sampled = a.sampled;
-	often = how_often(l, f);
-	if (f->gain < (a.sampled ? SLOW_LEAST : SLOW_BLIND) || often < SLOW_OFTEN)
+	if (f->gain < (a.sampled ? SLOW_LEAST : SLOW_BLIND) ||
+	    how_often(l, f) < SLOW_OFTEN)
 		return false;
-	verdict_ranks(&text, l, f);
-	step_ms = rank->sums.steps > 0 ? 1000 * rank->sums.ops_s / rank->sums.steps : 0;
-	if (step_ms > 0)
-		str_addf(&text, ": others wait for %s %.1f ms of each step of %.1f ms",
-			 many ? "them" : "it", others.blocked * step_ms, step_ms);
-	else
-		str_addf(&text, ": others wait for %s %.0f %% of the time",
-			 many ? "them" : "it", 100 * others.blocked);
-	f->advice = xstrdup(slow_why(&text, rank, &a, &others));
+	slow_cost(&text, l, f, rank, others.blocked);
+	if (a.sampled)
+		advice = slow_why(&text, rank, &a, &others);
 	f->text = str_take(&text);
-	return true;
+	f->advice = advice ? xstrdup(advice) : NULL;
+	return advice;
 }
 
 /* ---- bindings ---- */

@@ -13,6 +13,7 @@
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
+#include "launcher/job/monitor.h"
 #include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -164,6 +165,8 @@ static int open_output(struct job *j)
 	rc = output_open(&j->output, j->base, j->request, most, rank, j->spec.job_id,
 			 &events, j, &j->err);
 	free(rank);
+	if (!rc)
+		monitor_begin(j);
 	return rc;
 }
 

@@ -585,6 +585,7 @@ void report_end(struct job *j, int status)
 	struct verdict verdict;
 	struct str out = { 0 };
 
+	monitor_close(j);
 	monitor_verdict(&verdict, j);
 	if (j->request->insight.summary != SUMMARY_NONE)
 		report_summary(j, status, &verdict);

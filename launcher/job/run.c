@@ -10,6 +10,7 @@
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
+#include "launcher/job/monitor.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
@@ -81,6 +82,7 @@ void job_signal(struct job *j, int signo)
 		messages_signal(j, signo, false);
 		break;
 	case SIGQUIT:
+		monitor_print(j);
 		rank_status_print(j->serves.status);
 		break;
 	case SIGCONT:
@@ -227,6 +229,7 @@ void job_free(struct job *j)
 	struct ssh_pool *pool = j->agents.setup.pool;
 
 	growth_close(&j->growth);
+	monitor_close(j);
 	acts_forget_ranks(j);
 	free(j->rank);
 	free(j->run);

@@ -7,6 +7,7 @@
 #include "launcher/job/cleanup.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
+#include "launcher/output/keys.h"
 #include "launcher/output/progress.h"
 
 enum {
@@ -39,6 +40,7 @@ static void signals_resume(struct job *j)
 		AGENTS_SEND(h, resume, &(struct wire_resume){});
 	}
 	messages_signal(j, SIGCONT, true);
+	keys_resume(j->account.view.keys);
 	input_wake(j->input);
 }
 
@@ -77,6 +79,7 @@ static void signals_suspend(struct job *j)
 	if (j->agents.paused)
 		return;
 	progress_erase(j->progress);
+	keys_pause(j->account.view.keys);
 	messages_signal(j, SIGSTOP, true);
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host *h = &j->agents.host[i];

@@ -24,12 +24,20 @@ struct usage {
 	uint64_t first_end_ns, last_end_ns;
 };
 
+/* monitor.h: what the terminal shows while the job runs */
+struct live_view {
+	struct keys *keys; /* NULL: none are read */
+	uint64_t drawn_ms;
+	bool table, closed; /* the table of --top; nothing is shown any more */
+};
+
 /* Notes of a job while it runs. */
 struct account {
 	uint64_t begin_ns;
 	struct usage *usage;  /* one for each host */
 	struct record record; /* what ranks and hosts used, over time */
-	char *cause;          /* the first failure of a rank in this epoch; or NULL */
+	struct live_view view;
+	char *cause; /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;
 		uint64_t

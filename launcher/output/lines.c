@@ -6,7 +6,7 @@
 enum {
 	LINES_MAX_BYTES = 65536, /* a longer line is passed on in parts */
 	SMALL_BYTES = 4096,
-	DRAWN_MAX_BYTES = 4096 /* no terminal is wider */
+	DRAWN_MAX_BYTES = 32768 /* no line is wider, no table of --top larger */
 };
 
 #define ERASE "\r\x1b[K"
@@ -77,11 +77,17 @@ unsigned lines_label_columns(enum tag_style style, bool stamped, uint32_t np)
 /* Make it an empty one. */
 static void clear_line(struct lines *l)
 {
-	if (l->drawn)
+	char up[32];
+
+	if (l->drawn && l->drawn_above) {
+		snprintf(up, sizeof up, "\r\x1b[%uA\x1b[J", l->drawn_above);
+		put_text(l, up);
+	} else if (l->drawn)
 		put_text(l, ERASE);
 	else if (l->open)
 		put_text(l, "\n");
 	l->drawn = false;
+	l->drawn_above = 0;
 	l->open = NULL;
 }
 
@@ -410,8 +416,9 @@ static void add_drawable(struct str *out, const char *p, size_t n)
 	for (size_t i = 0; i < n && out->len < DRAWN_MAX_BYTES; i++) {
 		size_t end = i;
 
-		if (p[i] != '\x1b') {
-			if ((unsigned char)p[i] >= ' ' && p[i] != 0x7f)
+		if (p[i] != '\x1b') { /* a '\n' is in runner's own table alone */
+			if (((unsigned char)p[i] >= ' ' && p[i] != 0x7f) ||
+			    p[i] == '\n')
 				str_addn(out, p + i, 1);
 			continue;
 		}
@@ -422,6 +429,19 @@ static void add_drawable(struct str *out, const char *p, size_t n)
 			str_addn(out, p + i, end - i + 1);
 		i = end > i ? end : i + 1;
 	}
+}
+
+void lines_status(struct lines *l, struct line_stream *own, const char *text)
+{
+	if (!l->drawing || (l->bar && l->bar != own && lines_held(l->bar)))
+		return;
+	if (!own->label_bytes)
+		own->label_bytes =
+			(uint8_t)snprintf(own->label, sizeof own->label, "runner: ");
+	own->update.len = 0;
+	str_add(&own->update, text ? text : "");
+	l->bar = own->update.len ? own : NULL;
+	l->drawn_new = true;
 }
 
 void lines_draw(struct lines *l)
@@ -447,6 +467,8 @@ void lines_draw(struct lines *l)
 		put_text(l, WRAP_OFF);
 		put_label(l, s);
 		buf_add(l->out, text.s, text.len);
+		for (size_t i = 0; i < text.len; i++)
+			l->drawn_above += text.s[i] == '\n';
 		if (memchr(text.s, '\x1b', text.len))
 			put_text(l, "\x1b[0m");
 		put_text(l, WRAP_ON);

@@ -62,6 +62,7 @@ struct lines {
 	/* drawing: the stream of the last update; whether that is on the last line */
 	struct line_stream *bar;
 	bool drawn, drawn_new;
+	unsigned drawn_above; /* rows that it takes above the last one */
 	/* equal lines of several ranks become one; NULL: they do not */
 	struct coalesce *equal;
 	uint64_t now_ms; /* for that: the caller's */
@@ -80,6 +81,10 @@ void lines_pass_on(struct lines *l, struct line_stream *s);
 int lines_wait_ms(const struct lines *l, const struct line_stream *s);
 /* S has waited so long: show its text without an end, or write its update. */
 void lines_show(struct lines *l, struct line_stream *s);
+/* The status of runner itself onto the last rows of a terminal that can erase them, in
+ * place of the one before; NULL or "": none.  OWN, its stream, has no other text.  The
+ * update of a rank stands there instead, if there is one. */
+void lines_status(struct lines *l, struct line_stream *own, const char *text);
 /* The last update onto the terminal; before a write, as each line erases it. */
 void lines_draw(struct lines *l);
 /* The user ended a line: the cursor stands at the beginning of one. */

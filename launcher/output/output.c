@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <time.h>
@@ -24,6 +25,7 @@ enum {
 
 struct output {
 	struct out_queue queue[2], *err_queue;
+	struct line_stream own;     /* runner's status */
 	struct line_stream *stream; /* [2 * rank + (stream - 1)] */
 	struct tail **tail;         /* [rank]: stderr; NULL: it wrote nothing there */
 	uint64_t *last_ms;          /* [rank]: when it wrote last; 0: never */
@@ -486,6 +488,29 @@ void output_note(struct output *o, const char *format, ...)
 	free(line);
 }
 
+bool output_shows_status(const struct output *o, size_t *width, size_t *rows)
+{
+	const struct lines *l = &o->err_queue->lines;
+	struct winsize size = { 0 };
+
+	if (!l->drawing || o->muted || o->err_queue->sink.broken)
+		return false;
+	if (ioctl(o->err_queue->sink.fd, TIOCGWINSZ, &size) || !size.ws_col)
+		size = (struct winsize){ .ws_row = 24, .ws_col = 80 };
+	*width = size.ws_col;
+	*rows = size.ws_row;
+	return true;
+}
+
+void output_status(struct output *o, const char *text)
+{
+	/* a terminal that is slow, or stopped by ^S, gets none */
+	if (o->err_queue->sink.queue.len)
+		return;
+	lines_status(&o->err_queue->lines, &o->own, text);
+	event_active(o->flush, EV_TIMEOUT, 0);
+}
+
 void output_line(struct output *o, const char *line, size_t n)
 {
 	add_own_line(o, &o->queue[0], line, n);
@@ -599,6 +624,7 @@ void output_free(struct output *o)
 	spool_free(o->spool);
 	for (uint32_t i = 0; i < 2 * o->np; i++)
 		lines_free_stream(&o->stream[i]);
+	lines_free_stream(&o->own);
 	forget_tails(o);
 	for (int i = 0; i < 2; i++) {
 		coalesce_free(o->queue[i].lines.equal);

@@ -64,6 +64,11 @@ long output_quiet_ms(const struct output *o, uint32_t rank);
 void output_note(struct output *o, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Does stderr show a status of runner itself?  WIDTH and ROWS: of the terminal. */
+bool output_shows_status(const struct output *o, size_t *width, size_t *rows);
+/* That status, below the output, in place of the one before; NULL: none. */
+void output_status(struct output *o, const char *text);
+
 /* The N bytes of a whole line of runner itself for stdout. */
 void output_line(struct output *o, const char *line, size_t n);
 

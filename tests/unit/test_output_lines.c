@@ -18,6 +18,7 @@ enum where { A_FILE, A_DUMB_TERMINAL, A_TERMINAL };
  *   "d"  draw
  *   "t"  the user typed the end of a line
  *   "n"  a note of runner
+ *   "s"  its status is the rest
  *   "."  no more comes */
 /* clang-format off */
 static const struct {
@@ -79,6 +80,15 @@ static const struct {
 	  BAR(E(1) "2") ERASE E(0) "1\n" E(1) "2\n" },
 	{ "no cursor moves in an update", A_TERMINAL, { "0e\x1b[31m1\x1b[A\x1b[2K\a\r", "d" },
 	  BAR(E(0) "\x1b[31m1\x1b[0m") },
+	{ "a status below a line", A_TERMINAL, { "sup", "d", "0oa\n", "d", "sdown", "d", "s", "d" },
+	  BAR("runner: up") ERASE O(0) "a\n" BAR("runner: up") ERASE BAR("runner: down") ERASE },
+	{ "a status of two rows", A_TERMINAL, { "sup\nr0", "d", "0oa\n", "d", "sx", "d" },
+	  BAR("runner: up\nr0") "\r\x1b[1A\x1b[J" O(0) "a\n" BAR("runner: up\nr0")
+	  "\r\x1b[1A\x1b[J" BAR("runner: x") },
+	{ "a status gives way to an update, and comes back", A_TERMINAL,
+	  { "sup", "0e1\r", "d", "sx", "d", "0e\n", "sy", "d" },
+	  BAR(E(0) "1") ERASE E(0) "1\r\n" BAR("runner: y") },
+	{ "no status in a file", A_FILE, { "sup", "d", "0oa\n", "sx", "d" }, O(0) "a\n" },
 	{ "a note and an update", A_TERMINAL, { "0e1\r", "d", "nnote\n", "d" },
 	  BAR(E(0) "1") ERASE "note\n" BAR(E(0) "1") },
 };
@@ -86,7 +96,7 @@ static const struct {
 
 START_TEST(steps)
 {
-	struct line_stream s[2 * NP];
+	struct line_stream s[2 * NP], own = { 0 };
 	struct buf out = { 0 };
 	struct lines l = { .out = &out,
 			   .terminal = cases[_i].where != A_FILE,
@@ -107,6 +117,8 @@ START_TEST(steps)
 			lines_draw(&l);
 		if (*step == 't')
 			lines_typed(&l);
+		if (*step == 's')
+			lines_status(&l, &own, step + 1);
 		if (*step == 'n')
 			lines_note(&l, step + 1, strlen(step + 1));
 		if (*step >= '0' && *step <= '9')
@@ -117,6 +129,7 @@ START_TEST(steps)
 	ck_assert_str_eq((const char *)buf_head(&out), cases[_i].out);
 	for (int i = 0; i < 2 * NP; i++)
 		lines_free_stream(&s[i]);
+	lines_free_stream(&own);
 	buf_free(&out);
 }
 END_TEST

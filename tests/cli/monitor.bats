@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# limit_s: 240
+# takes_s: 9
+# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
+# --monitor: what ranks use, and what the verdict says of it (tests/helpers/steps.c).
+load common
+
+STEPS=$ROOT/build/helpers/steps
+
+@test "--monitor names the slow rank, and why: it waits for something else" {
+	run -0 --separate-stderr "$RUNNER" -np 2 --monitor 0.3 "$STEPS" 3 2 lock 1 60
+	[[ $stderr == *"SLOW RANK: rank 1 on "*": others wait for it "*" ms of each step of "* ]]
+	[[ $stderr == *"; it waited outside of libberth "*"Try: look at what it reads"* ]]
+}
+
+# bats test_tags=all
+@test "--monitor names the slow rank, and why: it computes longer" {
+	run -0 --separate-stderr "$RUNNER" -np 2 --monitor 0.3 "$STEPS" 3 2 work 0 40
+	[[ $stderr == *"SLOW RANK: rank 0 on "*"; it computes "*"Try: give it less work"* ]]
+}
+
+@test "--summary names the slow rank without samples, as text and as JSON" {
+	run -0 --separate-stderr "$RUNNER" -np 2 --summary "$STEPS" 2.5 2 lock 1 40
+	[[ $stderr == *"SLOW RANK: rank 1 on "*"Try: --monitor shows why" ]]
+	run -0 --separate-stderr "$RUNNER" -np 2 --summary=json "$STEPS" 2.5 2 lock 1 40
+	/usr/bin/python3 - "$stderr" <<- 'P'
+		import json
+		import sys
+		(found,) = json.loads(sys.argv[1].splitlines()[-1])["verdict"]
+		assert found["rule"] == "SLOW RANK" and found["ranks"] == [1] and found["gain"] > 0.3, found
+	P
+}
+
+# bats test_tags=all
+@test "ranks that left their CPUs are named" {
+	(($(nproc) > 1)) || skip "one CPU"
+	run -0 --separate-stderr "$RUNNER" -np 2 --bind-to none --monitor 0.3 "$STEPS" 3 2 moved 1 0
+	[[ $stderr == *"BINDING: rank 1 on "*": the program changed its CPUs, from "* ]]
+}
+
+# bats test_tags=all
+@test "a program that does not use libberth is sampled, too; without --monitor nothing is said" {
+	run -0 --separate-stderr "$RUNNER" -np 2 --monitor 0.5 bash -c 'sleep 3'
+	[[ $stderr == *"verdict: nothing to improve was found" ]]
+	run -0 --separate-stderr "$RUNNER" -np 2 "$STEPS" 1 2 lock 1 20
+	no_stderr
+	run -0 --separate-stderr "$RUNNER" -np 2 --monitor off "$STEPS" 1 2 lock 1 20
+	no_stderr
+}
+
+# bats test_tags=all
+@test "^\\ prints what each rank uses" {
+	env --default-signal "$RUNNER" -np 2 --monitor 0.2 "$STEPS" 60 2 lock 1 20 > "$T/out" 2> "$T/err" 3>&- &
+	until [ "$(grep -c 'GiB' "$T/err")" -ge 1 ]; do
+		kill -QUIT $!
+		sleep 0.3
+	done
+	kill -INT $!
+	wait $! || [ $? = 130 ]
+	grep -q '^runner: 2/2 up' "$T/err"
+	grep -qE '^ +1 +[0-9-]+ +[0-9-]+ ' "$T/err"
+}
+
+@test "--top shows a table below the output; q removes it, and the job goes on" {
+	/usr/bin/python3 -c 'import pyte' 2> /dev/null || skip "no pyte (tests/deps check installs it)"
+	export TERM=xterm
+	mkfifo "$T/steps" "$T/answers"
+	/usr/bin/python3 "$ROOT/tests/helpers/terminal.py" env --default-signal "$RUNNER" -np 2 --top \
+		--monitor 0.2 bash -c 'until [ -e "$0" ]; do sleep 0.1; done; head -c1 | wc -c' "$T/go" \
+		< "$T/steps" > "$T/answers" 2>&1 3>&- &
+	exec 5> "$T/steps" 6< "$T/answers"
+	t() {
+		printf '%s\n' "$*" >&5
+		read -r -t 70 answer <&6 || answer='no answer'
+		[[ $answer == ok* ]] || { echo "$*: $answer"; return 1; }
+	}
+	t wait 'loaders%'
+	t send 'q'
+	t wait 'runner: 2/2 up, cpu '
+	until t rows && [[ $answer != *loaders* ]]; do sleep 0.1; done
+	touch "$T/go"
+	t row '[1]<stdout>:0'
+	t end
+	exec 5>&- 6<&-
+}
+
+@test "a time that is none is an error" {
+	run -2 "$RUNNER" --monitor soon true
+	[[ $output == *soon* ]]
+}
