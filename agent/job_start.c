@@ -176,6 +176,7 @@ void agent_start_ranks(struct agent *a)
 	if (a->chosen.n && a->topo.live)
 		gpu_check_begin(&a->check, a->base, &a->stream.out, &a->chosen,
 				&a->placement, &a->ranks);
-	monitor_begin(&a->monitor, a->base, &a->stream.out, &a->ranks);
+	monitor_begin(&a->monitor, a->base, &a->stream.out, &a->ranks, &a->chosen,
+		      &a->placement);
 	free(order);
 }

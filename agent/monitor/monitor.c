@@ -70,7 +70,8 @@ static void monitor_on_timer(evutil_socket_t fd, short what, void *ctx)
 }
 
 void monitor_begin(struct monitor *m, struct event_base *base, struct buf *out,
-		   const struct ranks *r)
+		   const struct ranks *r, const struct gpus *g,
+		   const struct placement *p)
 {
 	if (!r->job->monitor_ms || m->timer)
 		return;
@@ -79,11 +80,13 @@ void monitor_begin(struct monitor *m, struct event_base *base, struct buf *out,
 			       .period_ms = r->job->monitor_ms };
 	m->timer = event_new(base, -1, 0, monitor_on_timer, m);
 	loop_after_ms(m->timer, m->period_ms);
+	gpu_use_begin(&m->gpus, base, out, r->job, g, p);
 }
 
 void monitor_end(struct monitor *m)
 {
 	if (m->timer)
 		event_free(m->timer);
+	gpu_use_end(&m->gpus);
 	*m = (struct monitor){ 0 };
 }

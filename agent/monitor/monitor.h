@@ -6,18 +6,22 @@
 #ifndef BERTH_AGENT_MONITOR_MONITOR_H
 #define BERTH_AGENT_MONITOR_MONITOR_H
 
+#include "agent/monitor/gpu_use.h"
 #include "agent/ranks/rank.h"
 
 struct monitor {
 	struct buf *out; /* the agent's send queue */
 	const struct ranks *ranks;
 	struct event *timer; /* NULL: none is due */
+	struct gpu_use gpus;
 	uint32_t period_ms, dropped;
 };
 
-/* Begin, if the job of R asks for it.  OUT and R must stay until monitor_end(). */
+/* Begin, if the job of R asks for it.  OUT and R must stay until monitor_end(); P: the
+ * GPUs of G that R's ranks got. */
 void monitor_begin(struct monitor *m, struct event_base *base, struct buf *out,
-		   const struct ranks *r);
+		   const struct ranks *r, const struct gpus *g,
+		   const struct placement *p);
 /* Takes {0} too. */
 void monitor_end(struct monitor *m);
 /* One sample now. */

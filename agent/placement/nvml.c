@@ -26,6 +26,18 @@ struct memory_info {
 	unsigned long long total, free, used;
 };
 
+struct utilization {
+	unsigned gpu, memory;
+};
+
+enum {
+	CLOCK_SM = 1,
+	SENSOR_GPU = 0,
+	ECC_UNCORRECTED = 1,
+	ECC_VOLATILE = 0,
+	PCIE_WAYS = 2
+};
+
 /* name in the library, parameters; every function returns 0 for success. */
 #define SYMBOLS(X)                                                                     \
 	X(init_flags, nvmlInitWithFlags, (unsigned flags))                             \
@@ -47,7 +59,19 @@ struct memory_info {
 	  (handle h, unsigned *n, struct process_info *p))                             \
 	X(processes2, nvmlDeviceGetComputeRunningProcesses_v2,                         \
 	  (handle h, unsigned *n, struct process_info *p))                             \
-	X(memory, nvmlDeviceGetMemoryInfo, (handle h, struct memory_info * m))
+	X(memory, nvmlDeviceGetMemoryInfo, (handle h, struct memory_info * m))         \
+	X(busy, nvmlDeviceGetUtilizationRates, (handle h, struct utilization * u))     \
+	X(power, nvmlDeviceGetPowerUsage, (handle h, unsigned *mw))                    \
+	X(cap, nvmlDeviceGetEnforcedPowerLimit, (handle h, unsigned *mw))              \
+	X(clock, nvmlDeviceGetClockInfo, (handle h, int type, unsigned *mhz))          \
+	X(clock_most, nvmlDeviceGetMaxClockInfo, (handle h, int type, unsigned *mhz))  \
+	X(celsius, nvmlDeviceGetTemperature, (handle h, int sensor, unsigned *c))      \
+	X(slowed, nvmlDeviceGetCurrentClocksThrottleReasons,                           \
+	  (handle h, unsigned long long *bits))                                        \
+	X(ecc, nvmlDeviceGetTotalEccErrors,                                            \
+	  (handle h, int type, int counter, unsigned long long *n))                    \
+	X(pcie, nvmlDeviceGetPcieThroughput,                                           \
+	  (handle h, int counter, unsigned *kilobytes))
 
 struct nvml {
 	void *lib;
@@ -204,4 +228,46 @@ long long nvml_used_bytes(struct nvml *n, const struct nvml_device *d)
 	if (!n->memory || n->memory(d->handle, &m) != OK)
 		return -1;
 	return (long long)m.used;
+}
+
+void nvml_state(struct nvml *n, const struct nvml_device *d, struct nvml_state *s)
+{
+	unsigned long long slowed = 0, errors = 0;
+	struct memory_info m = { 0 };
+	struct utilization u = { 0 };
+
+	*s = (struct nvml_state){ .busy = UINT32_MAX };
+	if (n->busy && n->busy(d->handle, &u) == OK)
+		s->busy = u.gpu;
+	if (n->memory && n->memory(d->handle, &m) == OK) {
+		s->used_bytes = m.used;
+		s->total_bytes = m.total;
+	}
+	if (!n->power || n->power(d->handle, &s->power_mw) != OK)
+		s->power_mw = 0;
+	if (!n->cap || n->cap(d->handle, &s->cap_mw) != OK)
+		s->cap_mw = 0;
+	if (!n->clock || n->clock(d->handle, CLOCK_SM, &s->sm_mhz) != OK)
+		s->sm_mhz = 0;
+	if (!n->clock_most || n->clock_most(d->handle, CLOCK_SM, &s->sm_most_mhz) != OK)
+		s->sm_most_mhz = 0;
+	if (!n->celsius || n->celsius(d->handle, SENSOR_GPU, &s->celsius) != OK)
+		s->celsius = 0;
+	if (n->slowed && n->slowed(d->handle, &slowed) == OK)
+		s->slowed = slowed;
+	if (n->ecc && n->ecc(d->handle, ECC_UNCORRECTED, ECC_VOLATILE, &errors) == OK)
+		s->ecc_errors = errors;
+}
+
+uint64_t nvml_pcie_bytes(struct nvml *n, const struct nvml_device *d)
+{
+	uint64_t sum = 0;
+
+	for (int way = 0; way < PCIE_WAYS; way++) {
+		unsigned kilobytes = 0;
+
+		if (n->pcie && n->pcie(d->handle, way, &kilobytes) == OK)
+			sum += (uint64_t)kilobytes * 1000;
+	}
+	return sum;
 }

@@ -41,6 +41,17 @@ bool nvml_cpus(struct nvml *n, const struct nvml_device *d, struct cpuset *cpus)
 /* Processes that compute on D; -1 if NVML does not tell. */
 long nvml_processes(struct nvml *n, const struct nvml_device *d,
 		    struct nvml_process *out, size_t max);
+/* A device's present state.  UINT32_MAX in busy, else 0: NVML does not tell. */
+struct nvml_state {
+	unsigned busy; /* percent of time in which some kernel ran */
+	uint64_t used_bytes, total_bytes;
+	unsigned power_mw, cap_mw, sm_mhz, sm_most_mhz, celsius;
+	uint64_t slowed; /* nvmlClocksEventReason* */
+	uint64_t ecc_errors;
+};
+void nvml_state(struct nvml *n, const struct nvml_device *d, struct nvml_state *s);
+/* Bytes a second through D's PCIe, both ways; 0 if NVML does not tell.  Takes 40 ms. */
+uint64_t nvml_pcie_bytes(struct nvml *n, const struct nvml_device *d);
 /* Bytes of D's memory in use; -1 if NVML does not tell. */
 long long nvml_used_bytes(struct nvml *n, const struct nvml_device *d);
 

@@ -8,7 +8,7 @@
 
 void live_line(struct str *out, const struct look *l, const struct live *now)
 {
-	double steps = 0, rate = 0, ops = 0, cpu = 0, n = 0;
+	double steps = 0, rate = 0, ops = 0, cpu = 0, n = 0, gpu = 0, gpus = 0;
 
 	for (uint32_t i = 0; i < l->record->nranks; i++) {
 		const struct sums *s = &l->record->rank[i].sums;
@@ -20,6 +20,8 @@ void live_line(struct str *out, const struct look *l, const struct live *now)
 		rate = (double)p->steps > rate ? (double)p->steps : rate;
 		ops = (double)p->ops > ops ? (double)p->ops : ops;
 		cpu += (double)p->cpu;
+		gpu += p->gpu >= 0 ? (double)p->gpu : 0;
+		gpus += p->gpu >= 0;
 		n++;
 	}
 	str_addf(out, "%u/%u up", now->up, now->np);
@@ -29,6 +31,8 @@ void live_line(struct str *out, const struct look *l, const struct live *now)
 		str_addf(out, ", %.0f operations/s", ops);
 	if (n > 0)
 		str_addf(out, ", cpu %.0f %%", 100 * cpu / n);
+	if (gpus > 0)
+		str_addf(out, ", gpu %.0f %%", 100 * gpu / gpus);
 	for (size_t i = 0; i < now->verdict->n; i++) {
 		const struct finding *f = &now->verdict->v[i];
 
@@ -80,13 +84,15 @@ static void cell_memory(char *to, const struct look *l, uint32_t rank)
 	{                                                                              \
 		const struct point *p = record_now(l->record, rank);                   \
                                                                                        \
-		snprintf(to, CELL, p ? "%.0f" : "-", p ? 100 * (double)p->field : 0);  \
+		snprintf(to, CELL, p && p->field >= 0 ? "%.0f" : "-",                  \
+			 p ? 100 * (double)p->field : 0);                              \
 	}
 CELL_PART(main)
 CELL_PART(cpu)
 CELL_PART(delay)
 CELL_PART(blocked)
 CELL_PART(children)
+CELL_PART(gpu)
 #undef CELL_PART
 
 static void cell_read(char *to, const struct look *l, uint32_t rank)
@@ -104,17 +110,12 @@ static void cell_state(char *to, const struct look *l, uint32_t rank)
 }
 
 static const struct column columns[] = {
-	{ "rank", 6, cell_rank },
-	{ "wait%", 6, cell_blocked },
-	{ "main%", 6, cell_main },
-	{ "cpu%", 6, cell_cpu },
-	{ "nocpu%", 7, cell_delay },
-	{ "step", 9, cell_steps },
-	{ "GiB", 7, cell_memory },
-	{ "state", 8, cell_state },
-	{ "read MB/s", 10, cell_read },
-	{ "loaders%", 9, cell_children },
-	{ "host", NAME_MOST + 1, cell_host },
+	{ "rank", 6, cell_rank },         { "wait%", 6, cell_blocked },
+	{ "main%", 6, cell_main },        { "cpu%", 6, cell_cpu },
+	{ "gpu%", 5, cell_gpu },          { "nocpu%", 7, cell_delay },
+	{ "step", 9, cell_steps },        { "GiB", 7, cell_memory },
+	{ "state", 8, cell_state },       { "read MB/s", 10, cell_read },
+	{ "loaders%", 9, cell_children }, { "host", NAME_MOST + 1, cell_host },
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 

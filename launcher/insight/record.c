@@ -66,6 +66,9 @@ static struct point point_join(const struct point *a, const struct point *b)
 	MEAN(steps);
 	MEAN(ops);
 	MEAN(reduced_mb);
+	MEAN(gpu);
+	MEAN(power);
+	MEAN(gpu_gib);
 #undef MEAN
 	return p;
 }
@@ -107,6 +110,12 @@ static struct point point_of(const struct rank_record *rank,
 	struct point p = { .span_s = (float)s,
 			   .resident_gib = (float)m->resident_bytes / (1 << 30) };
 
+	p.gpu = rank->gpu.total_bytes && rank->gpu.busy <= 100
+			? (float)rank->gpu.busy / 100
+			: -1;
+	p.power = rank->gpu.cap_mw ? (float)rank->gpu.power_mw / (float)rank->gpu.cap_mw
+				   : 0;
+	p.gpu_gib = (float)rank->gpu.used_bytes / (1 << 30);
 	if (s <= 0)
 		return p;
 	p.main = (float)(record_passed(m->main_us, old->main_us) / 1e6 / s);
@@ -127,7 +136,8 @@ static struct point point_of(const struct rank_record *rank,
 void record_use(struct record *r, const struct wire_rank_use *m, const char *bound)
 {
 	struct rank_record *rank = &r->rank[m->rank];
-	const bool moved = bound && *bound && *m->cpus && strcmp(bound, m->cpus);
+	const bool known = bound && *bound && *m->cpus;
+	const bool moved = known && strcmp(bound, m->cpus);
 	struct sums *s = &rank->sums;
 	struct point p;
 
@@ -176,6 +186,26 @@ void record_ops(struct record *r, const struct wire_rank_ops *m)
 	s->steps += record_passed(m->steps, old->steps);
 	s->bytes += record_passed(m->bytes, old->bytes);
 	rank->done = *m;
+}
+
+void record_gpu(struct record *r, const struct wire_gpu_use *m)
+{
+	/* NVML's nvmlClocksEventReason: HwSlowdown, SwThermalSlowdown,
+	 * HwThermalSlowdown, HwPowerBrakeSlowdown.  SwPowerCap is usual. */
+	enum { SLOWED = 0x08 | 0x20 | 0x40 | 0x80 };
+	struct rank_record *rank = &r->rank[m->rank];
+	struct sums *s = &rank->sums;
+
+	rank->gpu = *m;
+	if (m->used_bytes > rank->gpu_peak_bytes)
+		rank->gpu_peak_bytes = m->used_bytes;
+	if (m->busy > 100)
+		return;
+	s->gpu_samples++;
+	s->gpu += (double)m->busy / 100;
+	s->power += m->cap_mw ? (double)m->power_mw / m->cap_mw : 0;
+	s->clock += m->sm_most_mhz ? (double)m->sm_mhz / m->sm_most_mhz : 1;
+	s->slowed += (m->slowed & SLOWED) != 0;
 }
 
 void record_host(struct record *r, size_t host, const struct wire_host_use *m)

@@ -1,11 +1,11 @@
 /* record.h - what the ranks and hosts of a job used, over time: the one record that the
  * verdict, the live line, the table and the page read.
  *
- * Agents send counters (wire.def: rank_use, rank_ops, host_use).  The record keeps the
- * sums of each rank over all of its lives and worlds, and a strip: its rates over time,
- * in at most STRIP_MOST points.  A strip that is full halves their number, so it is
- * bounded for a job of any length.  Times are of the agents' clocks: only differences
- * are used. */
+ * Agents send counters (wire.def: rank_use, rank_ops, gpu_use, host_use).  The record
+ * keeps the sums of each rank over all of its lives and worlds, and a strip: its rates
+ * over time, in at most STRIP_MOST points.  A strip that is full halves their number,
+ * so it is bounded for a job of any length.  Times are of the agents' clocks: only
+ * differences are used. */
 #ifndef BERTH_LAUNCHER_INSIGHT_RECORD_H
 #define BERTH_LAUNCHER_INSIGHT_RECORD_H
 
@@ -24,6 +24,9 @@ struct point {
 	float resident_gib;
 	float read_mb; /* a second */
 	float steps, ops, reduced_mb;
+	float gpu;   /* the GPU was busy; less than 0: unknown */
+	float power; /* of what it may take */
+	float gpu_gib;
 };
 
 struct strip {
@@ -41,6 +44,9 @@ struct sums {
 	double read_bytes, disk_bytes;
 	double ops_s; /* the time of which blocked to bytes are known */
 	double blocked_s, ops, steps, bytes;
+	double gpu_samples;       /* of which its busy time is known */
+	double gpu, power, clock; /* sums of parts */
+	double slowed;            /* samples with lower clocks, for heat or power */
 };
 
 struct rank_record {
@@ -53,6 +59,8 @@ struct rank_record {
 	uint32_t points; /* in which it was moved */
 	/* the last counters */
 	struct wire_rank_use use;
+	struct wire_gpu_use gpu; /* total_bytes 0: none yet */
+	uint64_t gpu_peak_bytes;
 	struct wire_rank_ops done;
 	/* of `done`, at the last sample */
 	struct wire_rank_ops sampled;
@@ -82,6 +90,7 @@ void record_free(struct record *r); /* takes {0} */
  * NULL. */
 void record_use(struct record *r, const struct wire_rank_use *m, const char *bound);
 void record_ops(struct record *r, const struct wire_rank_ops *m);
+void record_gpu(struct record *r, const struct wire_gpu_use *m);
 void record_host(struct record *r, size_t host, const struct wire_host_use *m);
 
 /* The last point of RANK, or NULL. */

@@ -7,7 +7,7 @@
 
 /* A rule speaks only of ranks of which so much is known. */
 #define KNOWN_S 2.0
-enum { KNOWN_OPS = 10, KNOWN_POINTS = 4 };
+enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4 };
 
 #define SLOW_LEAST 0.08 /* of a step, that a slow rank costs */
 #define SLOW_BLIND 0.15 /* the same, without samples */
@@ -20,6 +20,14 @@ enum { KNOWN_OPS = 10, KNOWN_POINTS = 4 };
 #define LOADER_LEAST 0.2 /* of a CPU */
 #define READ_LEAST 1e6   /* bytes a second */
 #define TALK_LEAST 0.25
+#define SLOWED_OFTEN 0.2
+#define GPU_BUSY 0.9    /* from here on nothing is said */
+#define GPU_IDLE 0.8    /* below, there is something to gain */
+#define BUSY_THREAD 0.9 /* of the time: it does nothing but launch */
+#define GPU_FULL 0.97
+#define GPU_FILL 0.9
+#define GPU_ROOM 0.6
+#define GPU_UNLIKE 0.1
 #define MEMORY_LEAST 0.05 /* of the time some process waits for memory */
 
 /* ---- findings ---- */
@@ -380,7 +388,7 @@ static bool rule_talk(struct finding *f, const struct look *l)
 		least = smaller_of(least, a.blocked);
 		n++;
 	}
-	if (n < 2 || least < TALK_LEAST || s->steps < KNOWN_OPS)
+	if (!s || n < 2 || least < TALK_LEAST || s->steps < KNOWN_OPS)
 		return false;
 	f->gain = least;
 	f->text = xasprintf(
@@ -389,6 +397,142 @@ static bool rule_talk(struct finding *f, const struct look *l)
 		100 * least, s->bytes / s->steps / 1e6, s->ops / s->steps,
 		1000 * s->ops_s / s->steps);
 	f->advice = xstrdup("a larger batch, or fewer and larger operations");
+	return true;
+}
+
+/* ---- GPUs ---- */
+
+/* The clocks of a GPU were lower than they can be, for heat or power. */
+static bool rule_clocks(struct finding *f, const struct look *l)
+{
+	const struct rank_record *worst = NULL;
+	struct str text = { 0 };
+	double most = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct rank_record *r = &l->record->rank[i];
+		const double n = r->sums.gpu_samples;
+
+		if (n < KNOWN_SAMPLES || r->sums.slowed < SLOWED_OFTEN * n)
+			continue;
+		rank_set_add(&f->ranks, i);
+		if (r->sums.slowed / n > most) {
+			most = r->sums.slowed / n;
+			worst = r;
+		}
+	}
+	if (!worst)
+		return false;
+	verdict_ranks(&text, l, f);
+	str_addf(
+		&text,
+		": heat or power lowered the clocks of the GPU %.0f %% of the time, to "
+		"%.0f %% of the highest",
+		100 * most, 100 * worst->sums.clock / worst->sums.gpu_samples);
+	f->text = str_take(&text);
+	f->advice = xstrdup("tell the admins: cooling, power supply; use other GPUs "
+			    "meanwhile");
+	return true;
+}
+
+/* Append what the main threads of F's ranks do meanwhile; returns what to do. */
+static const char *idle_gpu_why(struct str *out, const struct look *l,
+				const struct finding *f)
+{
+	struct shares sum = { 0 };
+	double n = 0;
+
+	for (uint32_t i = 0; rank_set_first(&f->ranks, i, &i); i++) {
+		const struct shares a = shares_of(&l->record->rank[i].sums);
+
+		sum.main += a.main;
+		sum.blocked += a.blocked;
+		sum.children += a.children;
+		n++;
+	}
+	if (sum.main / n >= BUSY_THREAD) {
+		str_addf(out, "; the main thread computes %.0f %% of it",
+			 100 * sum.main / n);
+		return "larger batches, torch.compile or CUDA graphs, so that it "
+		       "launches "
+		       "less";
+	}
+	if (sum.blocked / n >= TALK_LEAST) {
+		str_addf(out, "; the main thread waits for other ranks %.0f %% of it",
+			 100 * sum.blocked / n);
+		return "larger batches, or fewer and larger operations";
+	}
+	if (sum.children / n >= LOADER_LEAST) {
+		str_addf(out, "; loader processes use %.1f CPUs a rank",
+			 sum.children / n);
+		return "more workers, or more CPUs for them: --bind-to socket";
+	}
+	return "larger batches; look for the input and for what runs on the CPU";
+}
+
+static bool rule_gpu(struct finding *f, const struct look *l)
+{
+	struct str text = { 0 };
+	double busy = 0, power = 0, n = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct sums *s = &l->record->rank[i].sums;
+
+		if (s->gpu_samples < KNOWN_SAMPLES ||
+		    s->gpu >= GPU_BUSY * s->gpu_samples)
+			continue;
+		rank_set_add(&f->ranks, i);
+		busy += s->gpu / s->gpu_samples;
+		power += s->power / s->gpu_samples;
+		n++;
+	}
+	if (n < 1)
+		return false;
+	verdict_ranks(&text, l, f);
+	str_addf(&text,
+		 ": the GPU is busy %.0f %% of the time, at %.0f %% of its power",
+		 100 * busy / n, 100 * power / n);
+	f->advice = xstrdup(idle_gpu_why(&text, l, f));
+	if (busy / n < GPU_IDLE) /* between the two: a note */
+		f->gain = 1 - busy / n;
+	f->text = str_take(&text);
+	return true;
+}
+
+/* Memory of GPUs: too full, too empty, or unlike. */
+static bool rule_gpu_memory(struct finding *f, const struct look *l)
+{
+	double least = 1, most = 0;
+	uint32_t odd = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct rank_record *r = &l->record->rank[i];
+		double full;
+
+		if (r->sums.gpu_samples < KNOWN_SAMPLES || !r->gpu.total_bytes)
+			continue;
+		full = (double)r->gpu_peak_bytes / (double)r->gpu.total_bytes;
+		odd = full > most ? i : odd;
+		most = full > most ? full : most;
+		least = smaller_of(least, full);
+	}
+	if (most <= 0 ||
+	    (most >= GPU_ROOM && most <= GPU_FULL && most - least <= GPU_UNLIKE))
+		return false;
+	if (most <= GPU_FULL && most - least <= GPU_UNLIKE) {
+		f->text = xasprintf("the memory of the GPUs was at most %.0f %% full",
+				    100 * most);
+		f->advice = xasprintf("a batch %.1f times as large", GPU_FILL / most);
+		return true;
+	}
+	rank_set_add(&f->ranks, odd);
+	f->text = xasprintf(
+		"rank %u on '%s': the memory of its GPU was %.0f %% full; the "
+		"emptiest was %.0f %%",
+		odd, l->rank[odd].host, 100 * most, 100 * least);
+	f->advice = xstrdup(most > GPU_FULL
+				    ? "a smaller batch, before one is too large"
+				    : "look at what that rank keeps more than others");
 	return true;
 }
 
@@ -420,11 +564,11 @@ static const struct {
 	const char *name;
 	bool (*rule)(struct finding *f, const struct look *l);
 } rules[] = {
-	{ "SLOW RANK", rule_slow }, { "BINDING", rule_binding },
-	{ "INPUT", rule_input },    { "COLLECTIVES", rule_talk },
-	{ "MEMORY", rule_memory },
+	{ "SLOW RANK", rule_slow },    { "BINDING", rule_binding },
+	{ "GPU CLOCKS", rule_clocks }, { "INPUT", rule_input },
+	{ "GPU", rule_gpu },           { "COLLECTIVES", rule_talk },
+	{ "MEMORY", rule_memory },     { "GPU MEMORY", rule_gpu_memory },
 };
-_Static_assert(sizeof rules / sizeof *rules <= VERDICT_MOST, "each has room");
 
 static void finding_free(struct finding *f)
 {
@@ -441,7 +585,9 @@ void verdict_make(struct verdict *v, const struct look *l)
 
 		v->looked |= s->use_s >= KNOWN_S || verdict_knows(s);
 	}
-	for (size_t i = 0; v->looked && i < sizeof rules / sizeof *rules; i++) {
+	for (size_t i = 0;
+	     v->looked && v->n < VERDICT_MOST && i < sizeof rules / sizeof *rules;
+	     i++) {
 		struct finding f = { .rule = rules[i].name };
 
 		if (rules[i].rule(&f, l))

@@ -32,6 +32,14 @@ const char *monitor_ops(struct job *j, struct host *h, const struct wire_rank_op
 	return NULL;
 }
 
+const char *monitor_gpu(struct job *j, struct host *h, const struct wire_gpu_use *m)
+{
+	if (!job_has_rank(j, h, m->rank))
+		return no_rank;
+	record_gpu(monitor_record(j), m);
+	return NULL;
+}
+
 const char *monitor_host(struct job *j, struct host *h, const struct wire_host_use *m)
 {
 	enum { DRAW_MS = 400 };

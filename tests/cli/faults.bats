@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 38
+# takes_s: 31
 # shellcheck disable=SC2016,SC2030,SC2031,SC2153,SC2154 # $ is for the ranks' shells; bats sets output
 # Whatever dies or is stopped, and however: nothing of the job is left, and the status says it.
 #

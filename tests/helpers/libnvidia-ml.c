@@ -4,9 +4,13 @@
  *
  *	init CODE                       nvmlInit fails with CODE
  *	gpu ADDRESS UUID [CPUS-MASK]    a GPU; the mask of its NUMA node's CPUs,
- *hexadecimal hidden                          a GPU that this process may not use mig GI
- *CI UUID                  an instance of the GPU above process PID [GI] computes on the
- *GPU above used BYTES                      of the GPU above
+ *	                                hexadecimal
+ *	hidden                          a GPU that this process may not use
+ *	mig GI CI UUID                  an instance of the GPU above
+ *	process PID [GI]                computes on the GPU above
+ *	used BYTES                      of the GPU above
+ *	state BUSY MW CAP-MW MHZ MOST-MHZ CELSIUS SLOWED-BITS TOTAL-BYTES
+ *	                                of the GPU above
  *
  * Shapes and codes are those of NVIDIA's public nvml.h. */
 #include <stdint.h>
@@ -22,7 +26,8 @@ struct device {
 	unsigned long long cpus;
 	struct device *mig[MOST];
 	unsigned nmig, nprocess, pid[MOST], on[MOST];
-	unsigned long long used;
+	unsigned long long used, slowed, total;
+	unsigned busy, power, cap, clock, clock_most, celsius;
 };
 
 static struct device *gpus[MOST];
@@ -64,6 +69,10 @@ static void read_line(const char *line)
 		if (sscanf(line, "process %u %u", &d->pid[d->nprocess],
 			   &d->on[d->nprocess]) > 0)
 			d->nprocess++;
+	} else if (sscanf(line, "state %u %u %u %u %u %u %llu %llu", &d->busy,
+			  &d->power, &d->cap, &d->clock, &d->clock_most, &d->celsius,
+			  &d->slowed, &d->total) == 8) {
+		return;
 	} else if (sscanf(line, "used %llu", &d->used) != 1) {
 		return;
 	}
@@ -198,6 +207,62 @@ struct memory_info {
 
 int nvmlDeviceGetMemoryInfo(const struct device *d, struct memory_info *m)
 {
-	*m = (struct memory_info){ .total = 1ull << 36, .used = d->used };
+	*m = (struct memory_info){ .total = d->total ? d->total : 1ull << 36,
+				   .used = d->used };
+	return OK;
+}
+
+struct utilization {
+	unsigned gpu, memory;
+};
+
+int nvmlDeviceGetUtilizationRates(const struct device *d, struct utilization *u)
+{
+	*u = (struct utilization){ d->busy, 0 };
+	return d->total ? OK : NOT_FOUND;
+}
+
+int nvmlDeviceGetPowerUsage(const struct device *d, unsigned *mw)
+{
+	*mw = d->power;
+	return OK;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(const struct device *d, unsigned *mw)
+{
+	*mw = d->cap;
+	return OK;
+}
+
+int nvmlDeviceGetClockInfo(const struct device *d, int type, unsigned *mhz)
+{
+	*mhz = d->clock;
+	return type == 1 ? OK : INVALID;
+}
+
+int nvmlDeviceGetMaxClockInfo(const struct device *d, int type, unsigned *mhz)
+{
+	*mhz = d->clock_most;
+	return type == 1 ? OK : INVALID;
+}
+
+int nvmlDeviceGetTemperature(const struct device *d, int sensor, unsigned *celsius)
+{
+	*celsius = d->celsius;
+	return sensor ? INVALID : OK;
+}
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(const struct device *d,
+					      unsigned long long *bits)
+{
+	*bits = d->slowed;
+	return OK;
+}
+
+int nvmlDeviceGetPcieThroughput(const struct device *d, int counter,
+				unsigned *kilobytes)
+{
+	(void)d;
+	*kilobytes = counter ? 3 : 2;
 	return OK;
 }

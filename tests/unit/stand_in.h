@@ -28,7 +28,7 @@ static int run(char *const *argv)
 	return status;
 }
 
-static char *new_folder(void)
+__attribute__((unused)) static char *new_folder(void)
 {
 	static int n;
 	char *path = xasprintf("%s/%d.%d", dir, (int)getpid(), n++);

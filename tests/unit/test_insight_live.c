@@ -4,7 +4,7 @@
 #include "common/str.h"
 #include "launcher/insight/live.h"
 
-enum { RANKS = 3, ROW = 95 };
+enum { RANKS = 3, ROW = 100 };
 
 static struct record r;
 static struct ranked ranked[RANKS];
@@ -41,7 +41,8 @@ static void sample(uint32_t rank, float cpu, float steps)
 				  .resident_gib = 1.5f,
 				  .read_mb = 12.25f,
 				  .steps = steps,
-				  .ops = 2 * steps };
+				  .ops = 2 * steps,
+				  .gpu = -1 };
 	r.rank[rank].state = 'R';
 	r.rank[rank].sums.steps = (double)(40 * steps);
 }
@@ -75,19 +76,16 @@ START_TEST(table)
 	sample(1, 1, 5);
 	r.rank[1].moved = xstrdup("0");
 	live_table(&out, &look, &now, ROW, 24);
-	ck_assert_str_eq(str_text(&out), "2/3 up, step 200, 5.0 steps/s, cpu 100 %\n"
-					 "  rank wait% main%  cpu% nocpu%     step    "
-					 "GiB   state read MB/s loaders%"
-					 "                 host\n"
-					 "     0     -     -     -      -        0   "
-					 "0.00       -       0.0        -"
-					 "                   n1\n"
-					 "     1    25    50   100      0      200   "
-					 "1.50 R moved      12.2        0"
-					 "                   n1\n"
-					 "     2     -     -     -      -        0   "
-					 "0.00       -       0.0        -"
-					 "                   n1");
+	ck_assert_str_eq(str_text(&out),
+			 "2/3 up, step 200, 5.0 steps/s, cpu 100 %\n"
+			 "  rank wait% main%  cpu% gpu% nocpu%     step    GiB   state"
+			 " read MB/s loaders%                 host\n"
+			 "     0     -     -     -    -      -        0   0.00       -"
+			 "       0.0        -                   n1\n"
+			 "     1    25    50   100    -      0      200   1.50 R moved"
+			 "      12.2        0                   n1\n"
+			 "     2     -     -     -    -      -        0   0.00       -"
+			 "       0.0        -                   n1");
 }
 END_TEST
 

@@ -229,6 +229,93 @@ START_TEST(collectives)
 }
 END_TEST
 
+/* 10 samples of each GPU: so busy, so full. */
+static void use_gpus(double busy, double full)
+{
+	for (uint32_t i = 0; i < RANKS; i++) {
+		struct rank_record *one = &r.rank[i];
+
+		one->sums.gpu_samples = 10;
+		one->sums.gpu = 10 * busy;
+		one->sums.power = 5;
+		one->sums.clock = 10;
+		one->gpu.total_bytes = 1000;
+		one->gpu_peak_bytes = (uint64_t)(1000 * full);
+	}
+}
+
+START_TEST(gpus)
+{
+	use_gpus(0.95, 0.8);
+	check_text(all_is_well);
+	use_gpus(0.5, 0.8);
+	check_text(
+		"\n  GPU: ranks 0-3: the GPU is busy 50 % of the time, at 50 % of its "
+		"power (a step would take 50 % less). Try: larger batches; look for "
+		"the "
+		"input and for what runs on the CPU");
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums.main_s = 9.5;
+	use_gpus(0.85, 0.8); /* a note */
+	check_text(
+		"\n  GPU: ranks 0-3: the GPU is busy 85 % of the time, at 50 % of its "
+		"power; the main thread computes 95 % of it. Try: larger batches, "
+		"torch.compile or CUDA graphs, so that it launches less");
+}
+END_TEST
+
+START_TEST(clocks_of_gpus)
+{
+	use_gpus(0.95, 0.8);
+	r.rank[3].sums.slowed = 6;
+	r.rank[3].sums.clock = 5.5;
+	check_text(
+		"\n  GPU CLOCKS: rank 3 on 'n2': heat or power lowered the clocks of "
+		"the "
+		"GPU 60 % of the time, to 55 % of the highest. Try: tell the admins: "
+		"cooling, power supply; use other GPUs meanwhile");
+}
+END_TEST
+
+START_TEST(memory_of_gpus)
+{
+	use_gpus(0.95, 0.45);
+	check_text(
+		"\n  GPU MEMORY: the memory of the GPUs was at most 45 % full. Try: a "
+		"batch 2.0 times as large");
+	verdict_free(&v);
+	use_gpus(0.95, 0.7);
+	r.rank[1].gpu_peak_bytes = 850;
+	check_text(
+		"\n  GPU MEMORY: rank 1 on 'n1': the memory of its GPU was 85 % full; "
+		"the emptiest was 70 %. Try: look at what that rank keeps more than "
+		"others");
+	verdict_free(&v);
+	use_gpus(0.95, 0.98);
+	check_text(
+		"\n  GPU MEMORY: rank 0 on 'n1': the memory of its GPU was 98 % full; "
+		"the emptiest was 98 %. Try: a smaller batch, before one is too large");
+}
+END_TEST
+
+/* There may be more to say than five lines. */
+START_TEST(five_at_most)
+{
+	use_gpus(0.5, 0.45);
+	wait_for(2, 4);
+	r.rank[2].sums.main_s = 9;
+	r.rank[2].sums.slowed = 10;
+	r.rank[1].moved = xstrdup("0");
+	r.rank[1].points = 10;
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums.disk_bytes = 20e6;
+	verdict_make(&v, &look);
+	ck_assert_uint_le(v.n, VERDICT_MOST);
+	ck_assert_uint_ge(v.n, 4);
+}
+END_TEST
+
 START_TEST(memory)
 {
 	struct wire_host_use m = { .clock_ns = 1 };
@@ -285,6 +372,10 @@ int main(void)
 	tcase_add_test(t, bindings);
 	tcase_add_test(t, input);
 	tcase_add_test(t, collectives);
+	tcase_add_test(t, gpus);
+	tcase_add_test(t, clocks_of_gpus);
+	tcase_add_test(t, memory_of_gpus);
+	tcase_add_test(t, five_at_most);
 	tcase_add_test(t, memory);
 	tcase_add_test(t, for_programs);
 	suite_add_tcase(s, t);
