@@ -99,8 +99,10 @@ static void register_op(const char *name, unsigned of, const struct tensors *t,
 	register_end(name, s);
 }
 
-/* B takes its tensors from the host's memory, and gives them there, whatever the
- * device: then TensorFlow copies.  The C API has no stream of a GPU. */
+/* B takes its tensors from the host's memory, and gives them there: TensorFlow copies
+ * what is on a GPU.  The C API has no stream of one.
+ * Not for the CPU: an output that has to be in the host's memory never takes the memory
+ * of an input of which TensorFlow does not ask that (part_forward()). */
 static void register_host_memory(TF_KernelBuilder *b, const char *const *declared)
 {
 	for (; *declared; declared++) {
@@ -126,8 +128,10 @@ static void register_kernels(const char *name, const struct tensors *t, tf_make 
 			    : TF_NewAsyncKernelBuilder(name, devices[i], make,
 						       tf_run_begin, tf_kernel_drop);
 
-		register_host_memory(b, t->inputs);
-		register_host_memory(b, t->outputs);
+		if (!strcmp(devices[i], "GPU")) {
+			register_host_memory(b, t->inputs);
+			register_host_memory(b, t->outputs);
+		}
 		TF_RegisterKernelBuilder(name, b, s);
 		register_end(name, s);
 	}

@@ -166,6 +166,7 @@ START_TEST(ops_are_declared)
 	ck_assert_str_eq(b->host, "tensor, splits, output, received_splits");
 	b = standin_kernel("BerthAlltoallNow", "CPU");
 	ck_assert(!b->begin && b->now);
+	ck_assert_str_eq(b->host, ""); /* else no input's memory is taken */
 	ck_assert_str_eq(berth_tf_wrong(),
 			 "this TensorFlow was not built with libstdc++");
 }
