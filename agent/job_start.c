@@ -30,6 +30,7 @@ static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *ba
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;
 	}
+	r.nccl_log = ranks_nccl_log(&a->ranks, local);
 	env = env_build(&app->env, &r);
 	s = spawn_of(a, local, app, &r, env);
 	ranks_start(&a->ranks, local, batch, &s);
@@ -119,7 +120,7 @@ static bool start_warm(struct agent *a, uint32_t local)
 {
 	const struct wire_app *m = &a->app[a->job->apps.v[local]];
 	struct app_start *app = agent_app_start(a, local);
-	const struct env_rank r = agent_env_rank(a, local);
+	struct env_rank r = agent_env_rank(a, local);
 	struct warm_way way = { .words = m->warm,
 				.text = m->warm_text,
 				.head = { env_own_names(), { r.horovod, r.python } },
@@ -133,6 +134,7 @@ static bool start_warm(struct agent *a, uint32_t local)
 	if (!a->warm)
 		a->warm = warm_open(a->base, on_forked, on_told, a);
 	a->ranks.warm = a->warm;
+	r.nccl_log = ranks_nccl_log(&a->ranks, local);
 	common = env_build_common(&app->env, &r);
 	env = env_build(&app->env, &r);
 	s = spawn_of(a, local, app, &r, env);

@@ -72,6 +72,7 @@ struct env_rank env_rank_of(const struct place_request *q, uint32_t local)
 				  .python = horovod ? q->package->python : NULL,
 				  .library = q->package->library,
 				  .folder = q->has_folder ? j->folder : NULL,
+				  .nccl_log = j->flags & JOB_NCCL_LOG ? "" : NULL,
 				  .managed = j->flags & JOB_MANAGED,
 				  .own_few = j->flags & JOB_OWN_ENV,
 				  .dir_exists = dir_exists,

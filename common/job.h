@@ -64,6 +64,7 @@ enum job_flag {
 	JOB_MPI = 512,    /* each program wants what ranks may get */
 	JOB_HOROVOD = 1024,   /* `import horovod` gives ranks berth */
 	JOB_TF_CONFIG = 2048, /* each rank has a port; tf_config comes before start */
+	JOB_NCCL_LOG = 4096,  /* NCCL logs its transports, into stream 3 */
 };
 
 /* The findings of --check, in the order of its lines. */

@@ -12,6 +12,7 @@
 #include "launcher/hosts/select.h"
 #include "launcher/job/job.h"
 #include "launcher/job/phase.h"
+#include "launcher/output/nccl_log.h"
 
 extern char **environ;
 
@@ -98,6 +99,13 @@ int main(int argc, char **argv)
 		lint_exec(&request.app->argv, &e);
 		err_print("runner", &e);
 		status = err_status(e.id);
+		break;
+	case OPTIONS_NCCL_LOG:
+		status = nccl_log_files(&request.app->argv, &e);
+		if (status < 0) {
+			err_print("runner", &e);
+			status = err_status(e.id);
+		}
 		break;
 	case OPTIONS_RUN:
 		if (is_one_of_many(&status))

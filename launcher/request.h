@@ -152,12 +152,12 @@ struct growing {
 		[2]; /* after it a lost host is tried again: at first, at most */
 };
 
-/* --summary, --monitor, --top: what runner says of the job's use of its machines. */
+/* --summary, --monitor, --top, --nccl-transports: what runner says of the job's use of its machines. */
 struct insight {
 	enum summary_form summary;
 	long monitor_ms;    /* from one sample of the ranks to the next; 0: none */
 	bool monitor_given; /* also if it is off */
-	bool top;
+	bool top, nccl_transports;
 };
 
 enum { INSIGHT_MS = 1000 /* where an option needs samples and names no time */ };

@@ -125,7 +125,7 @@ function shape(text,    out, c) {
 }
 
 # Rows are GIVEN("NAME", readers, RULE, KIND(value)); readers may be a macro.
-function given(    line, q, words, macro, readers, rule, value, n) {
+function given(    line, q, words, macro, readers, rule, value, last, n) {
 	while ((getline line < "common/given.def") > 0) {
 		split(line, q, "\"")
 		if (line ~ /^#define [A-Z]+ "/) {
@@ -138,14 +138,13 @@ function given(    line, q, words, macro, readers, rule, value, n) {
 		if (match(q[3], /[A-Z]+/))
 			readers = macro[substr(q[3], RSTART, RLENGTH)]
 		match(line, /(IDENTITY|ALWAYS|DEFAULT|BEFORE), [A-Z_]+\([^)]*/)
-		split(substr(line, RSTART, RLENGTH), value, /, |\(/)
+		last = split(substr(line, RSTART, RLENGTH), value, /, |\(/)
 		rule = value[1]
-		if (value[2] == "CONSTANT") {
+		if (value[2] == "CONSTANT" || value[2] == "SHOWN") {
 			gsub(/"/, "", value[3])
 			value[3] = value[3] == "" ? "empty" : ".Li " value[3]
 		} else {
-			if (value[2] == "IN_SLURM" || value[2] == "COMMON")
-				value[3] = value[4]
+			value[3] = value[last]
 			gsub(/_/, " ", value[3])
 		}
 		given_rows[rule] = given_rows[rule] ".It Ev " q[2] "\n" value[3] "\n.Pq " mdoc(readers) "\n"

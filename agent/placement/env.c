@@ -258,6 +258,21 @@ static enum give env_list_of_hosts(struct str *s, const struct env_rank *r)
 	return r->host_list && *r->host_list ? env_text(s, r->host_list) : SKIP;
 }
 
+static enum give env_warn_or_info(struct str *s, const struct env_rank *r)
+{
+	return env_text(s, r->nccl_log ? "INFO" : "WARN");
+}
+
+static enum give env_init(struct str *s, const struct env_rank *r)
+{
+	return r->nccl_log ? env_text(s, "INIT") : SKIP;
+}
+
+static enum give env_pipe_of_the_agent(struct str *s, const struct env_rank *r)
+{
+	return r->nccl_log && *r->nccl_log != '-' ? env_text(s, r->nccl_log) : SKIP;
+}
+
 static enum give env_never(struct str *s, const struct env_rank *r)
 {
 	(void)s;
@@ -276,6 +291,10 @@ static enum give env_never(struct str *s, const struct env_rank *r)
 /* Inside a Slurm job JAX, Lightning and Megatron read these variables of their
  * launcher. */
 #define IN_SLURM(...) __VA_ARGS__, .in_slurm = true
+/* Pages show TEXT. */
+#define SHOWN(text, ...) __VA_ARGS__
+/* Only if the variable OTHER has the table's value. */
+#define WITH(other, ...) __VA_ARGS__, .with = other
 #define GIVEN(name, readers, rule, ...) { name, rule, __VA_ARGS__ },
 
 static const struct row {
@@ -284,7 +303,7 @@ static const struct row {
 	size_t number,
 		text; /* the field's offset; neither of struct env_rank's first */
 	enum give (*value)(struct str *s, const struct env_rank *r);
-	const char *constant;
+	const char *constant, *with;
 	bool in_slurm; /* for ranks inside a Slurm job alone */
 	bool common;
 } table[] = {
@@ -475,6 +494,11 @@ void env_base(struct env_base *b, const struct env_rank *r, char *const *own)
 			b->v[b->n++] = e->text;
 	}
 	free(l.v);
+	for (size_t i = 0, other = 0; i < ROWS; i++) {
+		while (table[i].with && strcmp(table[other].name, table[i].with) != 0)
+			other++;
+		b->set[i] &= !table[i].with || b->set[other];
+	}
 }
 
 const char *env_get(const struct env_base *b, const char *name)

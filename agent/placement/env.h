@@ -50,7 +50,9 @@ struct env_rank {
 	const char *agent_socket;               /* for libberth, or NULL */
 	const char *horovod, *python, *library; /* of common/package.h; or NULL */
 	const char *folder;                     /* of berth.run(); or NULL */
-	bool managed;                           /* inside a resource manager's job */
+	/* the file for NCCL's log: "", not known yet; "-", none; NULL: nobody asks */
+	const char *nccl_log;
+	bool managed; /* inside a resource manager's job */
 	bool own_few; /* of this host's environment only PATH and HOME */
 	struct env_list forwarded, given; /* by runner; with -x for this app */
 	struct env_list pmix; /* what PMIx says to this rank: no option changes it */

@@ -12,6 +12,9 @@
 #include "common/str.h"
 #include "common/wire.h"
 
+/* A path to a descriptor may be followed by a process to which this PID means another
+ * process, in a container.  That has no descriptor of such a number. */
+enum { LOG_FD_MIN = 600 };
 enum { FULL_BYTES = 32768, LARGE_PIPE_BYTES = 262144 };
 
 /* ---- output ---- */
@@ -369,6 +372,59 @@ bool io_resize(const struct io_rank *r)
 {
 	return r->out.pty && r->out.fd >= 0 &&
 	       !ioctl(r->out.fd, TIOCSWINSZ, &r->io->window);
+}
+
+/* ---- the log of NCCL ---- */
+
+bool io_log_is_over(const struct io_log *l)
+{
+	return l->path[0] != '/' || l->stream.fd < 0;
+}
+
+void io_log_open(struct io_log *l, struct io *io, uint32_t rank)
+{
+	int low = -1, fd = -1;
+
+	if (!io_log_is_over(l))
+		return;
+	memcpy(l->path, "-", 2);
+	if (!open_pipe(&low, &l->writer, true))
+		fd = fcntl(low, F_DUPFD_CLOEXEC, LOG_FD_MIN);
+	if (low >= 0)
+		close(low);
+	if (fd < 0) {
+		if (low >= 0)
+			close(l->writer);
+		return;
+	}
+	l->stream.io = io;
+	l->stream.rank = rank;
+	l->stream.stream = 3;
+	stream_watch(&l->stream, fd);
+	snprintf(l->path, sizeof l->path, "/proc/%d/fd/%d", (int)getpid(), fd);
+}
+
+void io_log_drain(struct io_log *l)
+{
+	if (!io_log_is_over(l))
+		stream_drain(&l->stream);
+}
+
+void io_log_free(struct io_log *l)
+{
+	if (io_log_is_over(l))
+		return;
+	stream_close(&l->stream);
+	close(l->writer);
+}
+
+void io_log_finish(struct io_log *l)
+{
+	if (io_log_is_over(l))
+		return;
+	stream_finish(&l->stream);
+	if (l->stream.fd < 0)
+		close(l->writer);
 }
 
 void io_free_rank(struct io_rank *r)

@@ -35,6 +35,17 @@ struct io_stream { /* stdout or stderr of a rank */
 	STAILQ_ENTRY(io_stream) next; /* waiting */
 };
 
+/* NCCL's log of a rank: a pipe that no process inherits.  NCCL opens it by its path, so
+ * each of its lines comes as a whole, and none of the program's stands between;
+ * by stdout they come in blocks, as stdio has them.  We hold its writing end, too: the
+ * log has no end before io_log_finish(). */
+struct io_log {
+	struct io_stream stream;
+	int writer;
+	/* "/proc/PID/fd/N"; "": not open yet; "-": it could not be opened */
+	char path[48];
+};
+
 struct io_rank {
 	struct io *io;
 	struct io_stream out, err;
@@ -93,6 +104,15 @@ void io_drain(struct io_rank *r);
  * last read is held by a process of another job, and is closed.  A stream that has data
  * but no credit stays: call again. */
 void io_finish(struct io_rank *r);
+
+/* NCCL's log of rank RANK, with {0} in L before the first call.  One that is open
+ * stays. */
+void io_log_open(struct io_log *l, struct io *io, uint32_t rank);
+/* As io_drain() and io_finish(), for L. */
+void io_log_drain(struct io_log *l);
+void io_log_finish(struct io_log *l);
+bool io_log_is_over(const struct io_log *l);
+void io_log_free(struct io_log *l);
 
 /* R has no stream of output that is open. */
 bool io_is_over(const struct io_rank *r);

@@ -85,6 +85,16 @@ void ranks_fail(struct ranks *r, size_t local, const struct err *e)
 	wire_pack_exited(r->out, &m);
 }
 
+const char *ranks_nccl_log(struct ranks *r, size_t local)
+{
+	struct rank *one = &r->v[local];
+
+	if (!(r->job->flags & JOB_NCCL_LOG))
+		return NULL;
+	io_log_open(&one->nccl, &r->io, one->rank);
+	return one->nccl.path;
+}
+
 /* Open the streams of local rank LOCAL, and its PMI-1, into S.  False: it has
  * failed. */
 static bool rank_open(struct ranks *r, size_t local, struct spawn *s)
@@ -318,6 +328,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 	one->state = RANK_EXITED;
 	r->running--;
 	io_drain(&one->io);
+	io_log_drain(&one->nccl);
 	say_mpi_end(r, local, status, &m, &why);
 	wire_pack_exited(r->out, &m);
 	str_free(&why);
@@ -388,7 +399,8 @@ static bool is_clear(struct ranks *r, struct rank *one)
 	}
 	if (one->io.io)
 		io_finish(&one->io);
-	return !one->io.io || io_is_over(&one->io);
+	io_log_finish(&one->nccl);
+	return (!one->io.io || io_is_over(&one->io)) && io_log_is_over(&one->nccl);
 }
 
 long ranks_cleared(struct ranks *r)
@@ -671,17 +683,21 @@ void ranks_settle(struct ranks *r)
 		settle_killing(r, now);
 	if (r->phase != RANKS_DRAINING)
 		return;
-	for (size_t i = 0; i < r->n; i++)
+	for (size_t i = 0; i < r->n; i++) {
 		if (r->v[i].io.io)
 			io_finish(&r->v[i].io);
+		io_log_finish(&r->v[i].nccl);
+	}
 	if (!r->io.open && !server_says(r->server, &local, &stream))
 		r->phase = RANKS_CLEARED;
 }
 
 void ranks_free(struct ranks *r)
 {
-	for (size_t i = 0; i < r->n; i++)
+	for (size_t i = 0; i < r->n; i++) {
 		io_free_rank(&r->v[i].io);
+		io_log_free(&r->v[i].nccl);
+	}
 	io_free(&r->io);
 	if (r->emptied) {
 		close(event_get_fd(r->emptied));

@@ -50,6 +50,7 @@ struct rank {
 	int warm;            /* the process of which it was asked, or -1 */
 	uint64_t started_ms; /* if it was forked from that */
 	struct io_rank io;
+	struct io_log nccl; /* with JOB_NCCL_LOG */
 };
 
 struct ranks {
@@ -87,6 +88,9 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 void ranks_enclose(struct ranks *r, struct cgroup *c);
 /* After spawn_batch_wait(): they run without one, if BATCH could not begin there. */
 void ranks_enclosed(struct ranks *r, const struct spawn_batch *batch);
+/* The path of NCCL's log of local rank LOCAL, opened for this life; NULL: the job does
+ * not ask for it. */
+const char *ranks_nccl_log(struct ranks *r, size_t local);
 /* Open local rank LOCAL's streams and add it to BATCH; S->fd is filled in here. */
 void ranks_start(struct ranks *r, size_t local, struct spawn_batch *batch,
 		 struct spawn *s);

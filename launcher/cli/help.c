@@ -87,6 +87,8 @@ enum rule { IDENTITY, ALWAYS, DEFAULT, BEFORE };
 #define TEXT(field) "<" #field ">"
 #define IN_SLURM(value) value
 #define COMMON(value) value
+#define WITH(other, value) value
+#define SHOWN(text, value) text
 #define VALUE(function) "<" #function ">"
 #define CONSTANT(string) string
 #define GIVEN(name, readers, rule, value) { name, rule, value },

@@ -461,6 +461,15 @@ const struct option option_table[] = {
 		  "what they wait, drawn again with each sample of --monitor (1s if that is not given). "
 		  "The key q removes the table, t brings it back, and the job goes on. No rank reads "
 		  "the terminal then." },
+	{ "--nccl-transports", NULL, TOPIC_output, OPTION_SWITCH,
+	  "nccl-transports", "BERTH_NCCL_TRANSPORTS", SWITCH(insight.nccl_transports),
+	  .help = "at the end: how NCCL connects the ranks",
+	  .text = "When the job has ended, print on stderr how NCCL connected each pair of ranks: "
+		  "a table of hosts, of P2P, SHM and networks with their NICs, and a warning where "
+		  "the log shows a better way, as sockets between hosts with InfiniBand. Unless "
+		  "NCCL_DEBUG has a value, ranks get NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT, and "
+		  "NCCL_DEBUG_FILE names a pipe of the agent: nothing but NCCL's warnings and version "
+		  "is shown. If NCCL_DEBUG is INFO, its lines are shown and read." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),
@@ -543,6 +552,12 @@ const struct option option_table[] = {
 		  "ranks write, a collective that some ranks do not call. Each has its line and a "
 		  "remedy. A Dockerfile is searched for private keys. It needs the python3 in PATH. The "
 		  "exit status is 0, or 1 if a mistake was found; a note is none." },
+
+	{ "--nccl-log", "FILE", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
+	  .help = "say how NCCL connected ranks, by its log FILE",
+	  .text = "Print the table and the warnings of --nccl-transports for the log FILE, and for "
+		  "those that follow, of any launcher: what programs with NCCL_DEBUG=INFO printed. - "
+		  "is stdin. The exit status is 0, or 1 if there is a warning." },
 
 	/* ---- other ---- */
 	{ "--config-file", "FILE", TOPIC_other, OPTION_FILE,

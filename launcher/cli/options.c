@@ -409,11 +409,13 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 	r->env.options = options_env_names(&r->env.noptions);
 	if (options_read_line(&l, r, e))
 		goto out;
-	if (l.prints && option_named(l.prints->option->names, "lint")) {
+	if (l.prints && l.prints->option->flags & OPTION_FILE) {
 		strv_add(&r->app->argv, l.prints->value[0]);
 		while (*l.argv)
 			strv_add(&r->app->argv, *l.argv++);
-		result = OPTIONS_LINT;
+		result = option_named(l.prints->option->names, "lint")
+				 ? OPTIONS_LINT
+				 : OPTIONS_NCCL_LOG;
 	} else if (l.prints) {
 		if (!print_for(print, l.prints, *l.argv, e))
 			result = OPTIONS_PRINTED;

@@ -13,10 +13,11 @@
 #define OPTIONS_SITE_FILE "/etc/berth/berth.conf"
 
 enum options_do {
-	OPTIONS_RUN,     /* run the job of R */
-	OPTIONS_PRINTED, /* write PRINT to stdout and exit with 0 */
-	OPTIONS_LINT,    /* check the files that the first app of R names */
-	OPTIONS_FAILED   /* E has the error */
+	OPTIONS_RUN,      /* run the job of R */
+	OPTIONS_PRINTED,  /* write PRINT to stdout and exit with 0 */
+	OPTIONS_LINT,     /* check the files that the first app of R names */
+	OPTIONS_NCCL_LOG, /* read the logs that it names */
+	OPTIONS_FAILED    /* E has the error */
 };
 
 /* Read the config file SITE (NULL: none), ARGV and ENV into R.  R has valid values even

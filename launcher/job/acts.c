@@ -149,10 +149,17 @@ static void on_disk(void *ctx, const char *path, int error)
 	report_error(j, &e);
 }
 
+static const char *output_host_name(void *ctx, uint32_t host)
+{
+	const struct job *j = ctx;
+
+	return j->agents.host[host].name;
+}
+
 static int open_output(struct job *j)
 {
 	static const struct output_events events = { messages_credit, on_unread,
-						     on_disk };
+						     on_disk, output_host_name };
 	const uint32_t most = job_ranks_most(j);
 	struct log_rank *rank = xcalloc(most, sizeof *rank);
 	int rc;

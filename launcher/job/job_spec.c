@@ -339,6 +339,8 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		flags |= JOB_HOROVOD;
 	if (j->spec.tf_config)
 		flags |= JOB_TF_CONFIG;
+	if (r->insight.nccl_transports)
+		flags |= JOB_NCCL_LOG;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMI1)
 		flags |= JOB_PMI1;
 	if (r->mpi == MPI_AUTO || r->mpi == MPI_PMIX)

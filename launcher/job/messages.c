@@ -270,7 +270,8 @@ static const char *on_output(struct job *j, struct host *h, const struct wire_ou
 	uint32_t index = job_index(j, h);
 	struct host_run *run = &j->run[index];
 
-	if (!job_has_rank(j, h, m->rank) || m->stream < 1 || m->stream > 2)
+	if (!job_has_rank(j, h, m->rank) || m->stream < 1 ||
+	    m->stream > (j->request->insight.nccl_transports ? 3 : 2))
 		return not_its;
 	if (!j->output || run->phase >= RUN_CLEARED)
 		return "output when no rank runs";

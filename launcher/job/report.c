@@ -8,6 +8,7 @@
 #include "launcher/job/monitor.h"
 #include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
+#include "launcher/output/nccl_report.h"
 #include "launcher/output/progress.h"
 
 enum { KEYS_MAX = 256 }; /* lines */
@@ -562,6 +563,7 @@ static void report_summary(struct job *j, int status, const struct verdict *verd
 		.host = names,
 		.usage = j->account.usage,
 		.n = j->agents.n,
+		.nccl = j->output ? output_nccl(j->output) : NULL,
 	};
 
 	for (size_t i = 0; i < j->agents.n; i++)
@@ -580,6 +582,30 @@ static void report_summary(struct job *j, int status, const struct verdict *verd
 	free(names);
 }
 
+static void report_nccl(struct job *j)
+{
+	const struct nccl_pairs *p = j->output ? output_nccl(j->output) : NULL;
+	struct strv texts = { 0 }, hints = { 0 };
+	struct str out = { 0 };
+
+	if (!p || !p->lines) {
+		report_note(j, "runner: NCCL: no rank has logged what it does\n"
+			       "hint: leave NCCL_DEBUG and NCCL_DEBUG_FILE unset for "
+			       "--nccl-transports");
+		return;
+	}
+	nccl_report_table(&out, p);
+	report_note(j, "runner: %s", str_text(&out));
+	nccl_report_warnings(&texts, &hints, p);
+	for (size_t i = 0; i < texts.n; i++)
+		report_note(j,
+			    *hints.v[i] ? "runner: warning: %s\nhint: %s"
+					: "runner: warning: %s",
+			    texts.v[i], hints.v[i]);
+	strv_free(&texts);
+	strv_free(&hints);
+}
+
 void report_end(struct job *j, int status)
 {
 	struct verdict verdict;
@@ -587,6 +613,9 @@ void report_end(struct job *j, int status)
 
 	monitor_close(j);
 	monitor_verdict(&verdict, j);
+	if (j->request->insight.nccl_transports &&
+	    j->request->insight.summary != SUMMARY_JSON)
+		report_nccl(j);
 	if (j->request->insight.summary != SUMMARY_NONE)
 		report_summary(j, status, &verdict);
 	else if (insight_period_ms(&j->request->insight))

@@ -38,7 +38,8 @@ void report_unconfirmed(struct job *j);
 void report_overload(struct job *j);
 /* --report-bindings: what the ranks of the epoch got, as read back, in their order. */
 void report_bindings(struct job *j);
-/* --summary of the job, which ends with STATUS; and what --monitor found. */
+/* What is said at the end of the job, which ends with STATUS: --nccl-transports,
+ * --summary, and what --monitor found. */
 void report_end(struct job *j, int status);
 /* --plan, to stdout. */
 void report_plan(struct job *j);

@@ -4,6 +4,7 @@
 
 #include "common/str.h"
 #include "launcher/output/events.h"
+#include "launcher/output/nccl_report.h"
 
 void account_cause(struct account *a, const char *cause)
 {
@@ -153,5 +154,9 @@ void summary_json(struct str *out, const struct summary *s)
 	}
 	str_add(out, "], \"verdict\": ");
 	verdict_json(out, s->verdict);
+	if (s->nccl) {
+		str_add(out, ", \"nccl\": ");
+		nccl_report_json(out, s->nccl);
+	}
 	str_add(out, "}");
 }

@@ -11,6 +11,7 @@
 
 #include "common/str.h"
 #include "launcher/insight/verdict.h"
+#include "launcher/output/nccl_pairs.h"
 
 /* The resources that the ranks of one host used, in all epochs. */
 struct usage {
@@ -66,6 +67,7 @@ struct summary {
 	const char *const *host; /* names of hosts[0..n) */
 	const struct usage *usage;
 	size_t n;
+	const struct nccl_pairs *nccl; /* --nccl-transports, or NULL */
 };
 
 /* Pure: append S to OUT.  Hosts on which no rank was started are left out. */

@@ -12,6 +12,7 @@
 
 #include "common/loop.h"
 #include "common/wire.h"
+#include "launcher/output/nccl_log.h"
 #include "launcher/output/out_queue.h"
 #include "launcher/output/spool.h"
 #include "launcher/output/tail.h"
@@ -36,6 +37,7 @@ struct output {
 	struct logfiles *files; /* NULL: none */
 	struct spool *spool;    /* --sort-output, NULL: output is shown as it comes */
 	bool spool_full;        /* what comes is shown at once */
+	struct nccl_log *nccl;  /* --nccl-transports, or NULL */
 	uint64_t came_ns;       /* of what is read from there; 0: now */
 	time_t stamp_s;
 	char stamp[24], zone[8]; /* of that second */
@@ -345,14 +347,12 @@ static bool is_spooled(struct output *o, uint32_t rank, unsigned stream,
 	return !error;
 }
 
-void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
-		 const void *data, size_t n)
+/* N bytes of RANK, of which COST is to be given back to HOST: keep and show them. */
+static void take_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
+		      const void *data, size_t n, size_t cost)
 {
-	size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
 	struct out_queue *q = stream == 1 ? &o->queue[0] : o->err_queue;
 
-	if (rank >= o->np || stream < 1 || stream > 2)
-		return;
 	o->last_ms[rank] = clock_ms();
 	logfiles_write(o->files, rank, stream, data, n);
 	if (stream == 2) {
@@ -372,6 +372,27 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 			  data);
 	if (reads_spool(o))
 		on_room(q);
+}
+
+void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
+		 const void *data, size_t n)
+{
+	const size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
+	struct str show = { 0 };
+
+	if (rank >= o->np || stream < 1 || stream > (o->nccl ? 3 : 2))
+		return;
+	if (o->nccl)
+		nccl_log_put(o->nccl, rank, stream, o->events->host_name(o->ctx, host),
+			     data, n, stream == 3 ? &show : NULL);
+	if (stream != 3) {
+		take_data(o, host, rank, stream, data, n, cost);
+		return;
+	}
+	o->events->left(o->ctx, host, cost);
+	if (show.len)
+		take_data(o, host, rank, 1, show.s, show.len, 0);
+	str_free(&show);
 }
 
 static void on_flush(evutil_socket_t fd, short what, void *ctx)
@@ -426,6 +447,8 @@ void output_rank_again(struct output *o, uint32_t rank)
 		output_watch(o, s);
 	}
 	forget_tail(o, rank);
+	if (o->nccl)
+		nccl_log_again(o->nccl, rank);
 }
 
 static void say_old_files(struct output *o, struct str *note)
@@ -447,6 +470,10 @@ int output_restart(struct output *o, uint32_t epoch, struct err *e)
 	if (o->spool)
 		spool_empty(o->spool);
 	o->spool_full = false;
+	if (o->nccl) {
+		nccl_log_free(o->nccl);
+		o->nccl = nccl_log_open(o->np);
+	}
 	return rc;
 }
 
@@ -455,6 +482,11 @@ size_t output_waiting(const struct output *o)
 	return (reads_spool(o) ? spool_left(o->spool) : 0) +
 	       o->queue[0].sink.queue.len + o->queue[0].waiting +
 	       o->queue[1].sink.queue.len + o->queue[1].waiting;
+}
+
+const struct nccl_pairs *output_nccl(const struct output *o)
+{
+	return o->nccl ? nccl_log_pairs(o->nccl) : NULL;
 }
 
 void output_mute(struct output *o)
@@ -611,6 +643,8 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 	o->flush = event_new(base, -1, 0, on_flush, o);
 	o->later = event_new(base, -1, 0, on_later, o);
 	*out = o;
+	if (r->insight.nccl_transports)
+		o->nccl = nccl_log_open(np);
 	if (r->output.sort && spool_open(&o->spool, np, e))
 		return -1;
 	return r->output.dir ? open_files(o, rank, job, e) : 0;
@@ -622,6 +656,7 @@ void output_free(struct output *o)
 		return;
 	logfiles_free(o->files);
 	spool_free(o->spool);
+	nccl_log_free(o->nccl);
 	for (uint32_t i = 0; i < 2 * o->np; i++)
 		lines_free_stream(&o->stream[i]);
 	lines_free_stream(&o->own);

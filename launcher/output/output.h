@@ -12,6 +12,7 @@
 
 #include "common/str.h"
 #include "launcher/output/logfiles.h"
+#include "launcher/output/nccl_pairs.h"
 #include "launcher/request.h"
 
 struct event_base;
@@ -24,6 +25,8 @@ struct output_events {
 	void (*unread)(void *ctx, const char *which, int error);
 	/* Writing the file PATH failed; called once.  Output still goes on. */
 	void (*disk)(void *ctx, const char *path, int error);
+	/* The name of host HOST; for --nccl-transports alone. */
+	const char *(*host_name)(void *ctx, uint32_t host);
 };
 
 /* For NP ranks.  RANK[0..NP) and JOB, the job id, are for the names of log files; their
@@ -32,7 +35,8 @@ int output_open(struct output **out, struct event_base *base, const struct reque
 		uint32_t np, const struct log_rank *rank, const char *job,
 		const struct output_events *events, void *ctx, struct err *e);
 
-/* N bytes that RANK on HOST wrote to stream 1 or 2. */
+/* N bytes that RANK on HOST wrote to stream 1 or 2, or to 3: NCCL's log, of which only
+ * warnings and the version are shown, as output of stream 1. */
 void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream,
 		 const void *data, size_t n);
 
@@ -59,6 +63,10 @@ const char *output_reason(const struct output *o, uint32_t rank, bool *gap);
 bool output_is_live(const struct output *o, uint32_t rank);
 /* Milliseconds since RANK wrote last, or -1 if it never did. */
 long output_quiet_ms(const struct output *o, uint32_t rank);
+
+/* The pairs of ranks in NCCL's log since the start of all; NULL: the user did not
+ * ask. */
+const struct nccl_pairs *output_nccl(const struct output *o);
 
 /* A line of runner itself for stderr, behind the output that came before. */
 void output_note(struct output *o, const char *format, ...)

@@ -28,7 +28,7 @@ struct far_rank {
 	uint32_t pid, status, ended_pid, oom;
 	uint64_t began_ns, error_printed_ns, cpu_us, peak_bytes;
 	bool started, ended;
-	struct str out[3];        /* [1], [2] */
+	struct str out[4];        /* [1], [2], [3] */
 	size_t out_at_end;        /* bytes of stdout that came before `ended` */
 	char *cpus, *text, *hint; /* read back; why it never ran */
 	char *berth_cpus, *visible, *gpu;
@@ -134,7 +134,7 @@ static void far_output(struct far *f, const struct wire_output *m)
 	struct far_rank *r = far_rank_of(f, m->epoch, m->rank);
 	uint32_t cost = (uint32_t)m->data.n + WIRE_OUTPUT_HEAD_BYTES;
 
-	ck_assert(m->stream == 1 || m->stream == 2);
+	ck_assert(m->stream >= 1 && m->stream <= 3);
 	str_addn(&r->out[m->stream], m->data.p, m->data.n);
 	f->output_bytes += m->data.n;
 	ck_assert_uint_ge(f->credit_left, cost);
@@ -360,6 +360,7 @@ static void far_forget_ranks(struct far *f)
 
 		str_free(&r->out[1]);
 		str_free(&r->out[2]);
+		str_free(&r->out[3]);
 		free(r->cpus);
 		free(r->text);
 		free(r->hint);

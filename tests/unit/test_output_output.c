@@ -146,10 +146,17 @@ static void few_files(struct rig *g, bool few)
 
 static const char *rig_env = "xterm", *rig_no_color = "1"; /* TERM, NO_COLOR */
 
+static const char *host_name(void *ctx, uint32_t host)
+{
+	(void)ctx;
+	return host ? "n2" : "n1";
+}
+
 /* G->r may be filled before; shows all unless a set is there. */
 static void rig_open(struct rig *g, enum where where, uint32_t np)
 {
-	static const struct output_events events = { on_left, on_unread, on_disk };
+	static const struct output_events events = { on_left, on_unread, on_disk,
+						     host_name };
 	struct log_rank *rank;
 
 	frozen_ms = 1;

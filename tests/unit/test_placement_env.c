@@ -328,6 +328,45 @@ START_TEST(tf_config)
 }
 END_TEST
 
+/* --nccl-transports; what the user says of the level says all. */
+START_TEST(log_of_nccl)
+{
+	static const char *const level[] = { "NCCL_DEBUG=TRACE", NULL },
+				 *const file[] = { "NCCL_DEBUG_FILE=/f",
+						   "NCCL_DEBUG_SUBSYS=ALL", NULL };
+	struct env_rank r = make(0, 2, VISIBLE_ONE), later = r;
+
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("NCCL_DEBUG"), "WARN");
+	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "(unset)");
+	later.nccl_log = "";
+	env_base_free(&base);
+	env_base(&base, &later, own_none);
+	r.nccl_log = "/proc/9/fd/600";
+	free(env);
+	env = env_build(&base, &r);
+	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
+	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "INIT");
+	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "/proc/9/fd/600");
+	r.nccl_log = "-"; /* there is no pipe */
+	free(env);
+	env = env_build(&base, &r);
+	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
+	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "(unset)");
+	r.nccl_log = "/proc/9/fd/600";
+	r.forwarded = list(file);
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
+	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "ALL");
+	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "/f");
+	r.forwarded = list(level);
+	build(&r, 1, own_none);
+	ck_assert_str_eq(get("NCCL_DEBUG"), "TRACE");
+	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "(unset)");
+	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "(unset)");
+}
+END_TEST
+
 START_TEST(package_of_python)
 {
 	struct env_rank r = make(0, 2, VISIBLE_ONE);
@@ -609,6 +648,7 @@ int main(void)
 	tcase_add_test(t, own_few);
 	tcase_add_test(t, where_jax_meets);
 	tcase_add_test(t, tf_config);
+	tcase_add_test(t, log_of_nccl);
 	tcase_add_test(t, package_of_python);
 	tcase_add_test(t, inside_slurm);
 	tcase_add_loop_test(t, visible_devices, 0, sizeof visible / sizeof *visible);

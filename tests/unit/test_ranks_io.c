@@ -48,6 +48,38 @@ START_TEST(stdout_is_a_raw_pty)
 }
 END_TEST
 
+/* NCCL's log is a pipe that ranks do not inherit.  Both ways to open it; a rank whose
+ * user has chosen a level gets none. */
+START_TEST(log_of_nccl)
+{
+	static const char *const own[] = { "PATH=/usr/bin:/bin", "NCCL_DEBUG=INFO",
+					   NULL };
+	static const char script[] =
+		"for i in 1 2 3; do echo line $i > \"${NCCL_DEBUG_FILE-/dev/null}\"; "
+		"done; "
+		"echo no end | tr -d '\\n' >> \"${NCCL_DEBUG_FILE-/dev/null}\"; "
+		"echo \"$NCCL_DEBUG ${NCCL_DEBUG_SUBSYS-unset} $(ls /proc/self/fd | wc "
+		"-l)\"";
+
+	for (int i = 0; i < 2; i++) {
+		job(&(struct far_job){ .argv = { SH(script) },
+				       .flags = JOB_NCCL_LOG,
+				       .env = i ? own : NULL,
+				       .n = 3 });
+		finish(3);
+		for (int k = 0; k < 3; k++) {
+			ck_assert_int_eq((int)far.rank[k].status, 0);
+			ck_assert_str_eq(str_text(&far.rank[k].out[1]),
+					 i ? "INFO unset 5\n" : "INFO INIT 5\n");
+			ck_assert_str_eq(str_text(&far.rank[k].out[3]),
+					 i ? "" : "line 1\nline 2\nline 3\nno end");
+			ck_assert_str_eq(str_text(&far.rank[k].out[2]), "");
+		}
+		far_close(&far);
+	}
+}
+END_TEST
+
 /* A new pty has the size that came last, and a rank hears of a new one. */
 START_TEST(pty_has_the_size_of_the_window)
 {
@@ -291,6 +323,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, two_streams_byte_exact);
 	tcase_add_test(t, stdout_is_a_raw_pty);
+	tcase_add_test(t, log_of_nccl);
 	tcase_add_test(t, pty_has_the_size_of_the_window);
 	tcase_add_test(t, no_credit_no_output);
 	tcase_add_test(t, credit_is_shared_fairly);
