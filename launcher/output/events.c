@@ -7,10 +7,11 @@
 #include "launcher/output/own_file.h"
 
 struct events {
-	int fd; /* -1: it goes to TO_STDOUT */
+	int fd; /* -1: it goes to TO_STDOUT, if there is one */
 	events_to_stdout *to_stdout;
 	void *ctx;
 	char *job;
+	struct event_log *log; /* or NULL */
 	struct str line;
 };
 
@@ -38,6 +39,16 @@ int events_open(struct events **out, const char *file, const char *job,
 	return 0;
 }
 
+void events_keep(struct events **ev, const char *job, struct event_log *log)
+{
+	if (!*ev) {
+		*ev = xcalloc(1, sizeof **ev);
+		(*ev)->fd = -1;
+		(*ev)->job = xstrdup(job);
+	}
+	(*ev)->log = log;
+}
+
 void events_begin(struct events *ev, const char *name)
 {
 	struct timespec t;
@@ -48,18 +59,25 @@ void events_begin(struct events *ev, const char *name)
 	ev->line.len = 0;
 	str_addf(&ev->line, "{\"t\": %lld.%06ld, \"job\": \"%s\", \"event\": \"%s\"",
 		 (long long)t.tv_sec, t.tv_nsec / 1000, ev->job, name);
+	if (ev->log)
+		event_log_begin(ev->log, name,
+				(double)t.tv_sec + (double)t.tv_nsec / 1e9);
 }
 
 void events_number(struct events *ev, const char *key, long long value)
 {
 	if (ev)
 		str_addf(&ev->line, ", \"%s\": %lld", key, value);
+	if (ev && ev->log)
+		event_log_number(ev->log, key, value);
 }
 
 void events_text(struct events *ev, const char *key, const char *value)
 {
 	if (ev)
 		json_text(&ev->line, key, value);
+	if (ev && ev->log)
+		event_log_text(ev->log, key, value);
 }
 
 /* One write for a whole line, so that a reader never sees a part of one. */
@@ -67,10 +85,12 @@ void events_end(struct events *ev)
 {
 	if (!ev)
 		return;
+	if (ev->log)
+		event_log_end(ev->log);
 	str_add(&ev->line, "}\n");
-	if (ev->fd < 0)
+	if (ev->fd < 0 && ev->to_stdout)
 		ev->to_stdout(ev->ctx, ev->line.s, ev->line.len);
-	else if (write(ev->fd, ev->line.s, ev->line.len) < 0)
+	else if (ev->fd >= 0 && write(ev->fd, ev->line.s, ev->line.len) < 0)
 		ev->line.len = 0; /* the job goes on without the file */
 }
 

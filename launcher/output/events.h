@@ -6,7 +6,7 @@
 #ifndef BERTH_LAUNCHER_OUTPUT_EVENTS_H
 #define BERTH_LAUNCHER_OUTPUT_EVENTS_H
 
-#include "common/str.h"
+#include "launcher/output/event_log.h"
 
 struct events;
 
@@ -18,6 +18,8 @@ typedef void events_to_stdout(void *ctx, const char *line, size_t n);
  * to another user (own_file.h). */
 int events_open(struct events **out, const char *file, const char *job,
 		events_to_stdout *to_stdout, void *ctx, struct err *e);
+/* From now on, LOG gets them, too, which must outlive EV; EV may be NULL before. */
+void events_keep(struct events **ev, const char *job, struct event_log *log);
 /* Begin an event, add its fields, end it.  A text that is NULL becomes null. */
 void events_begin(struct events *ev, const char *name);
 void events_number(struct events *ev, const char *key, long long value);
