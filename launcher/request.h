@@ -152,12 +152,16 @@ struct growing {
 		[2]; /* after it a lost host is tried again: at first, at most */
 };
 
-/* --summary, --monitor, --top, --nccl-transports: what runner says of the job's use of its machines. */
+enum report_form { REPORT_HTML, REPORT_JSON, REPORT_FORMS };
+
+/* --summary, --monitor, --top, --report, --nccl-transports: what runner says of the job's
+ * use of its machines. */
 struct insight {
 	enum summary_form summary;
 	long monitor_ms;    /* from one sample of the ranks to the next; 0: none */
 	bool monitor_given; /* also if it is off */
 	bool top, nccl_transports;
+	char *report[REPORT_FORMS]; /* files, or NULL */
 };
 
 enum { INSIGHT_MS = 1000 /* where an option needs samples and names no time */ };
@@ -165,7 +169,9 @@ enum { INSIGHT_MS = 1000 /* where an option needs samples and names no time */ }
 /* How often ranks are sampled; 0: never. */
 static inline uint32_t insight_period_ms(const struct insight *i)
 {
-	return i->top && !i->monitor_given ? (uint32_t)INSIGHT_MS
+	const bool wanted = i->top || i->report[REPORT_HTML] || i->report[REPORT_JSON];
+
+	return wanted && !i->monitor_given ? (uint32_t)INSIGHT_MS
 					   : (uint32_t)i->monitor_ms;
 }
 

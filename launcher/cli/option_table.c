@@ -470,6 +470,15 @@ const struct option option_table[] = {
 		  "NCCL_DEBUG has a value, ranks get NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT, and "
 		  "NCCL_DEBUG_FILE names a pipe of the agent: nothing but NCCL's warnings and version "
 		  "is shown. If NCCL_DEBUG is INFO, its lines are shown and read." },
+	{ "--report", "FILE.html|FILE.json", TOPIC_output, OPTION_FILE,
+	  "report", "BERTH_REPORT", .set = value_report,
+	  .help = "write a page on the job to FILE, with pictures",
+	  .text = "Write a report on the job to FILE when it has ended, however it ended. FILE.html is "
+		  "a page for a browser, without parts from elsewhere: verdict, cause, what each rank "
+		  "did over time, which CPUs and GPU it had and why, events, variables. FILE.json has "
+		  "the same for programs. Both may be given. Values of secrets are left out. Without "
+		  "--monitor the ranks are sampled each second. An old FILE is replaced, unless it "
+		  "belongs to another user. --plan and --check write none." },
 	{ "--stdin", "0|N|all|none", TOPIC_output, 0,
 	  "stdin", "BERTH_STDIN", .set = value_stdin, .choices = stdin_names,
 	  .at = offsetof(struct request, stdin_rank),

@@ -62,6 +62,8 @@ void options_free(struct request *r)
 	free(r->output.dir);
 	rank_set_free(&r->output.show);
 	free(r->events_file);
+	for (size_t i = 0; i < REPORT_FORMS; i++)
+		free(r->insight.report[i]);
 	free(r->growing.script);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);

@@ -538,7 +538,22 @@ int value_monitor(const struct setting *s, const char *value, struct err *e)
 		return -1;
 	s->r->insight.monitor_given = true;
 	s->r->insight.monitor_ms = ms && ms < LEAST_MS ? LEAST_MS : ms;
+	s->r->insight.monitor_given = true;
 	return 0;
+}
+
+int value_report(const struct setting *s, const char *value, struct err *e)
+{
+	static const char *const ends[REPORT_FORMS] = { ".html", ".json" };
+	const size_t n = strlen(value), end = strlen(ends[0]);
+
+	for (size_t i = 0; i < REPORT_FORMS; i++) {
+		if (n <= end || strcmp(value + n - end, ends[i]) != 0)
+			continue;
+		values_keep(&s->r->insight.report[i], value);
+		return 0;
+	}
+	return err_set(e, E_REPORT_NAME, value);
 }
 
 int value_mpi(const struct setting *s, const char *value, struct err *e)

@@ -34,6 +34,8 @@ int value_plan(const struct setting *s, const char *value, struct err *e);
 int value_summary(const struct setting *s, const char *value, struct err *e);
 /* Without a value it is horovodrun's, and changes nothing. */
 int value_monitor(const struct setting *s, const char *value, struct err *e);
+/* The end of the name says which form of report it is. */
+int value_report(const struct setting *s, const char *value, struct err *e);
 int value_mpi(const struct setting *s, const char *value, struct err *e);
 int value_horovod(const struct setting *s, const char *value, struct err *e);
 int value_topology(const struct setting *s, const char *value, struct err *e);

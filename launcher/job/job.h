@@ -179,7 +179,8 @@ struct job {
 	struct output *output; /* once ranks were started */
 	struct input *input;
 	struct events *events;
-	struct progress *progress; /* while agents start */
+	struct report_file *report_file; /* --report; NULL: none */
+	struct progress *progress;       /* while agents start */
 	struct signals signals;
 };
 

@@ -522,8 +522,7 @@ void report_back(struct job *j, uint32_t rank, uint32_t ranks)
 
 /* ---- --summary ---- */
 
-/* Why the job ends, in the order of phase_status(); "" for no reason. */
-static void add_reason(struct str *out, const struct job *j)
+void report_reason(struct str *out, const struct job *j)
 {
 	const struct host *lost = NULL;
 
@@ -568,7 +567,7 @@ static void report_summary(struct job *j, int status, const struct verdict *verd
 
 	for (size_t i = 0; i < j->agents.n; i++)
 		names[i] = j->agents.host[i].name;
-	add_reason(&reason, j);
+	report_reason(&reason, j);
 	s.cause = reason.len ? str_text(&reason) : NULL;
 	if (j->request->insight.summary == SUMMARY_JSON) {
 		summary_json(&out, &s);

@@ -14,6 +14,7 @@
 #include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
+#include "launcher/job/report_file.h"
 #include "launcher/job/signals.h"
 #include "launcher/output/progress.h"
 #include "launcher/transport/child.h"
@@ -177,7 +178,8 @@ void job_begin(struct job *j)
 	/* where slots are known, hosts without a rank need no agent */
 	if ((slots_known(j) && job_plan_make(j)) ||
 	    events_open(&j->events, j->request->events_file, j->spec.job_id, on_event,
-			j, &j->err)) {
+			j, &j->err) ||
+	    report_file_open(j)) {
 		j->refused = true;
 		return;
 	}
@@ -204,6 +206,7 @@ int job_finish(struct job *j)
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);
 	events_end(j->events);
+	report_file_write(j, status);
 	if (j->output)
 		output_settle(j->output);
 	return status;
@@ -243,6 +246,7 @@ void job_free(struct job *j)
 	output_free(j->output);
 	input_free(j->input);
 	events_close(j->events);
+	report_file_close(j);
 	free((char *)j->agents.setup.own_agent);
 	agents_free(&j->agents);
 	agents_free(&j->cleanup.agents);

@@ -173,6 +173,8 @@ ends() { # ID
 @test "E_LOG_DIR" { gives E_LOG_DIR --output-filename /etc/passwd/x -np 1 true; }
 @test "E_LOG_NAME" { gives E_LOG_NAME --output-filename log.%x -np 1 true; }
 @test "E_EVENTS_FILE" { gives E_EVENTS_FILE --events /no/such/folder/f -np 1 true; }
+@test "E_REPORT_FILE" { gives E_REPORT_FILE --report /no/such/folder/f.json -np 1 true; }
+@test "E_REPORT_NAME" { gives E_REPORT_NAME --report f.txt -np 1 true; gives E_REPORT_NAME --report .html -np 1 true; }
 @test "E_ENV_FILE_READ" { gives E_ENV_FILE_READ --env-file /no/such/file true; }
 @test "E_ENV_FILE_LINE" { gives_file E_ENV_FILE_LINE --env-file 'A=1\nB c\n'; says "file:2"; silent_on "B c"; }
 @test "E_ENV_FILE_QUOTE" { gives_file E_ENV_FILE_QUOTE --env-file "A='b\n"; }

@@ -211,11 +211,13 @@ has() { # EXPORT OPTION...
 # No output of OPTION... has "hidden".
 hides() { # STATUS OPTION...
 	local want=$1; shift
-	run r -np 1 -vv --report-bindings --events "$T/events" "$@" true
+	run r -np 1 -vv --report-bindings --events "$T/events" --report "$T/report.json" --report "$T/report.html" "$@" true
 	[ "$status" = "$want" ] || { echo "$*: $status: $output"; return 1; }
 	silent_on hidden
-	touch "$T/events"
-	run cat "$T/events"
+	touch "$T/events" "$T/report.json" "$T/report.html"
+	run cat "$T/events" "$T/report.json"
+	silent_on hidden
+	run grep -v aria-hidden "$T/report.html" # of the legend
 	silent_on hidden
 }
 

@@ -109,6 +109,8 @@ static void say_rest(struct str *s, const struct request *r)
 	say_number(s, "check", r->check, 0);
 	say_number(s, "summary", r->insight.summary, SUMMARY_NONE);
 	say_number(s, "monitor", r->insight.monitor_ms, 0);
+	say_text(s, "html", r->insight.report[REPORT_HTML]);
+	say_text(s, "json", r->insight.report[REPORT_JSON]);
 	say_list(s, "topology", &r->topology);
 	say_list(s, "for", &r->topology_host);
 	say_list(s, "gpus", &r->gpus);

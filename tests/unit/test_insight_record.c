@@ -1,4 +1,5 @@
-/* launcher/insight/record.h: counters to sums and strips. */
+/* launcher/insight/record.h: counters to sums and strips.
+ * takes_s: 0 */
 #include <check.h>
 
 #include "launcher/insight/record.h"

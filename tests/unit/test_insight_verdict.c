@@ -1,4 +1,5 @@
-/* launcher/insight/verdict.h: records to findings. */
+/* launcher/insight/verdict.h: records to findings.
+ * takes_s: 0 */
 #include <check.h>
 
 #include "common/str.h"
