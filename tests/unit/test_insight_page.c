@@ -4,6 +4,7 @@
 #include "launcher/insight/page.h"
 
 #include <stdio.h>
+#include <time.h>
 
 #include "tests/unit/facts.h"
 
@@ -206,12 +207,12 @@ END_TEST
 
 START_TEST(an_hour_of_64_ranks)
 {
-	uint64_t begin;
+	clock_t begin; /* CPU time: the machine may have other work */
 
 	facts_make(64, 16, 3600);
-	begin = clock_ms();
+	begin = clock();
 	page();
-	ck_assert_uint_lt(clock_ms() - begin, 1000 * slow_s(1));
+	ck_assert_int_lt(clock() - begin, CLOCKS_PER_SEC);
 	ck_assert_uint_lt(facts_out.len, MIB);
 	is_sound();
 	ck_assert_uint_eq(count("<details open><summary><span"), 0);

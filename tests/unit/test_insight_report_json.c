@@ -2,6 +2,8 @@
  * takes_s: 0 */
 #include "launcher/insight/report_json.h"
 
+#include <time.h>
+
 #include "tests/unit/facts.h"
 
 enum { MIB = 1 << 20 };
@@ -71,12 +73,12 @@ END_TEST
 
 START_TEST(an_hour_of_64_ranks)
 {
-	uint64_t begin;
+	clock_t begin; /* CPU time: the machine may have other work */
 
 	facts_make(64, 16, 3600);
-	begin = clock_ms();
+	begin = clock();
 	ck_assert_uint_lt(strlen(json()), MIB);
-	ck_assert_uint_lt(clock_ms() - begin, 1000 * slow_s(1));
+	ck_assert_int_lt(clock() - begin, CLOCKS_PER_SEC);
 }
 END_TEST
 
