@@ -30,7 +30,7 @@ static char **start_rank(struct agent *a, uint32_t local, struct spawn_batch *ba
 		ranks_fail(&a->ranks, local, &app->err);
 		return NULL;
 	}
-	r.nccl_log = ranks_nccl_log(&a->ranks, local);
+	r.paths.nccl_log = ranks_nccl_log(&a->ranks, local);
 	env = env_build(&app->env, &r);
 	s = spawn_of(a, local, app, &r, env);
 	ranks_start(&a->ranks, local, batch, &s);
@@ -134,7 +134,7 @@ static bool start_warm(struct agent *a, uint32_t local)
 	if (!a->warm)
 		a->warm = warm_open(a->base, on_forked, on_told, a);
 	a->ranks.warm = a->warm;
-	r.nccl_log = ranks_nccl_log(&a->ranks, local);
+	r.paths.nccl_log = ranks_nccl_log(&a->ranks, local);
 	common = env_build_common(&app->env, &r);
 	env = env_build(&app->env, &r);
 	s = spawn_of(a, local, app, &r, env);

@@ -154,8 +154,8 @@ struct growing {
 
 enum report_form { REPORT_HTML, REPORT_JSON, REPORT_FORMS };
 
-/* --summary, --monitor, --top, --report, --nccl-transports: what runner says of the job's
- * use of its machines. */
+/* --summary, --monitor, --top, --report, --nccl-transports: what runner says of how the
+ * job used its machines. */
 struct insight {
 	enum summary_form summary;
 	long monitor_ms;    /* from one sample of the ranks to the next; 0: none */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/taskvars.h"
+#include "common/wire.h"
 
 /* The value that wins. */
 enum rule {
@@ -236,7 +237,8 @@ static enum give env_yes_if_oversubscribed(struct str *s, const struct env_rank 
 
 static enum give env_folder_in_dev_shm(struct str *s, const struct env_rank *r)
 {
-	return with_pmix(s, r, r->shared_memory ? r->shared_memory : "later");
+	return with_pmix(s, r,
+			 r->paths.shared_memory ? r->paths.shared_memory : "later");
 }
 
 static enum give env_python_path(struct str *s, const struct env_rank *r)
@@ -258,19 +260,27 @@ static enum give env_list_of_hosts(struct str *s, const struct env_rank *r)
 	return r->host_list && *r->host_list ? env_text(s, r->host_list) : SKIP;
 }
 
+/* The job asks for NCCL's log. */
+static bool asks_for_log(const struct env_paths *p)
+{
+	return p->nccl_log != NULL;
+}
+
 static enum give env_warn_or_info(struct str *s, const struct env_rank *r)
 {
-	return env_text(s, r->nccl_log ? "INFO" : "WARN");
+	return env_text(s, asks_for_log(&r->paths) ? "INFO" : "WARN");
 }
 
 static enum give env_init(struct str *s, const struct env_rank *r)
 {
-	return r->nccl_log ? env_text(s, "INIT") : SKIP;
+	return asks_for_log(&r->paths) ? env_text(s, "INIT") : SKIP;
 }
 
 static enum give env_pipe_of_the_agent(struct str *s, const struct env_rank *r)
 {
-	return r->nccl_log && *r->nccl_log != '-' ? env_text(s, r->nccl_log) : SKIP;
+	return asks_for_log(&r->paths) && *r->paths.nccl_log != '-'
+		       ? env_text(s, r->paths.nccl_log)
+		       : SKIP;
 }
 
 static enum give env_never(struct str *s, const struct env_rank *r)

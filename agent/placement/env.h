@@ -27,6 +27,14 @@ struct env_tf {
 	uint32_t task;       /* its number among the ranks of its role */
 };
 
+/* Files that this agent makes for a rank. */
+struct env_paths {
+	/* a folder for memory that ranks share, or ""; NULL: not known yet */
+	const char *shared_memory;
+	/* for NCCL's log: "", not known yet; "-", none; NULL: the job does not ask */
+	const char *nccl_log;
+};
+
 /* All that a rank's environment is made of.  Borrows everything. */
 struct env_rank {
 	const struct gpus *gpus;
@@ -40,19 +48,16 @@ struct env_rank {
 	uint32_t master_port;            /* 0: no master */
 	uint32_t pmi_fd;                 /* 0: no PMI-1 */
 	bool has_pmix, oversubscribed;   /* more ranks than CPUs here */
-	/* a folder for memory that ranks share, or ""; NULL: not known yet */
-	const char *shared_memory;
+	struct env_paths paths;
 	const char *master_addr; /* "": no master */
 	struct env_tf tf;
 	const char *host;      /* as the user typed it */
 	const char *host_list; /* of the job, "n[1-3]"; "": unknown */
-	const char *job_id, *version, *wdir;
+	const char *job_id, *wdir;
 	const char *agent_socket;               /* for libberth, or NULL */
 	const char *horovod, *python, *library; /* of common/package.h; or NULL */
 	const char *folder;                     /* of berth.run(); or NULL */
-	/* the file for NCCL's log: "", not known yet; "-", none; NULL: nobody asks */
-	const char *nccl_log;
-	bool managed; /* inside a resource manager's job */
+	bool managed;                           /* inside a resource manager's job */
 	bool own_few; /* of this host's environment only PATH and HOME */
 	struct env_list forwarded, given; /* by runner; with -x for this app */
 	struct env_list pmix; /* what PMIx says to this rank: no option changes it */

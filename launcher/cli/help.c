@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 
+#include "common/wire.h"
 #include "launcher/cli/advice.h"
 #include "launcher/cli/compat.h"
 

@@ -179,8 +179,7 @@ struct job {
 	struct output *output; /* once ranks were started */
 	struct input *input;
 	struct events *events;
-	struct report_file *report_file; /* --report; NULL: none */
-	struct progress *progress;       /* while agents start */
+	struct progress *progress; /* while agents start */
 	struct signals signals;
 };
 

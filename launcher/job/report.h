@@ -40,8 +40,8 @@ void report_overload(struct job *j);
 void report_bindings(struct job *j);
 /* Append why the job ends, in the order of phase_status(); "" for no reason. */
 void report_reason(struct str *out, const struct job *j);
-/* What is said at the end of the job, which ends with STATUS: --nccl-transports,
- * --summary, and what --monitor found. */
+/* The last words on the job, which ends with STATUS: --nccl-transports, --summary, and
+ * what --monitor found. */
 void report_end(struct job *j, int status);
 /* --plan, to stdout. */
 void report_plan(struct job *j);

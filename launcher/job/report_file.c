@@ -31,7 +31,7 @@ int report_file_open(struct job *j)
 	if (r->plan != PLAN_OFF || r->check ||
 	    (!r->insight.report[REPORT_HTML] && !r->insight.report[REPORT_JSON]))
 		return 0;
-	f = j->report_file = xcalloc(1, sizeof *f);
+	f = j->account.report = xcalloc(1, sizeof *f);
 	for (size_t i = 0; i < REPORT_FORMS; i++)
 		f->fd[i] = -1;
 	for (size_t i = 0; i < REPORT_FORMS; i++) {
@@ -53,7 +53,7 @@ int report_file_open(struct job *j)
 
 void report_file_close(struct job *j)
 {
-	struct report_file *f = j->report_file;
+	struct report_file *f = j->account.report;
 
 	for (size_t i = 0; f && i < REPORT_FORMS; i++)
 		if (f->fd[i] >= 0)
@@ -61,7 +61,7 @@ void report_file_close(struct job *j)
 	if (f)
 		event_log_free(&f->events);
 	free(f);
-	j->report_file = NULL;
+	j->account.report = NULL;
 }
 
 /* ---- from the job to facts ---- */
@@ -179,7 +179,7 @@ static void write_facts(struct job *j, const struct facts *facts)
 	static void (*const forms[REPORT_FORMS])(const struct facts *f, facts_put *put,
 						 void *ctx) = { page_html,
 								report_json };
-	struct report_file *f = j->report_file;
+	struct report_file *f = j->account.report;
 
 	for (f->now = 0; f->now < REPORT_FORMS; f->now++) {
 		const char *name = j->request->insight.report[f->now];
@@ -210,7 +210,7 @@ void report_file_write(struct job *j, int status)
 	struct facts_rank *ranks;
 	struct facts_app *apps;
 
-	if (!j->report_file)
+	if (!j->account.report)
 		return;
 	record_grow(&j->account.record, j->plan.np, j->agents.n);
 	monitor_verdict(&verdict, j);
@@ -241,7 +241,7 @@ void report_file_write(struct job *j, int status)
 		.rank = ranks,
 		.record = record,
 		.verdict = &verdict,
-		.events = &j->report_file->events,
+		.events = &j->account.report->events,
 	};
 	f.begin = (double)now.tv_sec + (double)now.tv_nsec / 1e9 - f.wall_s;
 	write_facts(j, &f);

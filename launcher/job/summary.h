@@ -38,6 +38,7 @@ struct account {
 	struct usage *usage;  /* one for each host */
 	struct record record; /* what ranks and hosts used, over time */
 	struct live_view view;
+	struct report_file *report; /* --report; NULL: none */
 	char *cause; /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;

@@ -43,8 +43,10 @@ struct edge {
 
 /* A table of numbers that are not 0 to numbers, which grows. */
 struct map {
-	uint64_t *key;
-	uint32_t *value;
+	struct map_entry {
+		uint64_t key;
+		uint32_t value;
+	} * at;
 	size_t n, size; /* a power of 2 */
 };
 
@@ -82,51 +84,44 @@ static uint64_t hash_of_text(const char *p, size_t n)
 	return h;
 }
 
-static size_t map_slot(const struct map *m, uint64_t key)
+/* The place of KEY in a table of SIZE places, or the free one for it. */
+static struct map_entry *map_slot(struct map_entry *at, size_t size, uint64_t key)
 {
-	size_t i = hash_mix(0, key) & (m->size - 1);
+	size_t i = hash_mix(0, key) & (size - 1);
 
-	while (m->key[i] && m->key[i] != key)
-		i = (i + 1) & (m->size - 1);
-	return i;
+	while (at[i].key && at[i].key != key)
+		i = (i + 1) & (size - 1);
+	return &at[i];
 }
 
 static const uint32_t *map_get(const struct map *m, uint64_t key)
 {
-	size_t i;
+	const struct map_entry *e;
 
 	if (!m->size)
 		return NULL;
-	i = map_slot(m, key);
-	return m->key[i] ? &m->value[i] : NULL;
+	e = map_slot(m->at, m->size, key);
+	return e->key ? &e->value : NULL;
 }
 
 static void map_put(struct map *m, uint64_t key, uint32_t value)
 {
-	size_t i;
+	struct map_entry *e;
 
 	if (2 * (m->n + 1) > m->size) {
-		struct map larger = { .size = m->size ? 2 * m->size : 64 };
+		const size_t size = m->size ? 2 * m->size : 64;
+		struct map_entry *larger = xcalloc(size, sizeof *larger);
 
-		larger.key = xcalloc(larger.size, sizeof *larger.key);
-		larger.value = xcalloc(larger.size, sizeof *larger.value);
-		for (i = 0; i < m->size; i++)
-			if (m->key[i])
-				map_put(&larger, m->key[i], m->value[i]);
-		free(m->key);
-		free(m->value);
-		*m = larger;
+		for (size_t i = 0; i < m->size; i++)
+			if (m->at[i].key)
+				*map_slot(larger, size, m->at[i].key) = m->at[i];
+		free(m->at);
+		m->at = larger;
+		m->size = size;
 	}
-	i = map_slot(m, key);
-	m->n += !m->key[i];
-	m->key[i] = key;
-	m->value[i] = value;
-}
-
-static void map_free(struct map *m)
-{
-	free(m->key);
-	free(m->value);
+	e = map_slot(m->at, m->size, key);
+	m->n += !e->key;
+	*e = (struct map_entry){ key, value };
 }
 
 /* Room for one more at ARRAY, which has N of SIZE bytes: doubled at powers of 2. */
@@ -561,11 +556,11 @@ void nccl_pairs_free(struct nccl_pairs *p)
 		free(p->process[i].place);
 	for (size_t i = 0; i < p->maps->ncomms; i++)
 		free(p->maps->comm[i].v);
-	map_free(&p->maps->hosts);
-	map_free(&p->maps->processes);
-	map_free(&p->maps->comms);
-	map_free(&p->maps->rows);
-	map_free(&p->maps->pairs);
+	free(p->maps->hosts.at);
+	free(p->maps->processes.at);
+	free(p->maps->comms.at);
+	free(p->maps->rows.at);
+	free(p->maps->pairs.at);
 	free(p->maps->comm);
 	free(p->maps->implied.v);
 	free(p->maps->edge);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 240
-# takes_s: 14
+# takes_s: 10
 # shellcheck disable=SC2015,SC2016,SC2030,SC2031,SC2154 # $ is for the ranks' shells; bats sets output
 # What the library tells of itself: stalls, the timeline, parameters.
 load common

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # takes_s: 3
-# shellcheck disable=SC2154 # bats sets output
+# shellcheck disable=SC2001,SC2016,SC2154 # sed trims lines; $ is for the ranks' shells; bats sets output
 # --nccl-transports and --nccl-log: what NCCL's log says of the pairs of ranks.  No line comes from
 # a GPU: a script prints them in the forms of NCCL, and tests/fuzz/corpus/fuzz_nccl_log has logs.
 load common

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 180
-# takes_s: 15
+# takes_s: 12
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # $ is for the stand-ins; bats sets output
 # What srun is asked for, and what becomes of a step that Slurm refuses.  Stand-ins speak for srun
 # and scontrol: a real Slurm does not refuse when it should, and no release after 22.05 is here.

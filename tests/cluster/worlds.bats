@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 10
+# takes_s: 4
 # more: other ends, and kills in a change
 # shellcheck disable=SC2154 # bats sets output
 # Jobs whose ranks go on without those that were lost: tests/helpers/changes.c says what is checked.

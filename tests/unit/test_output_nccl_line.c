@@ -1,5 +1,6 @@
 /* nccl_line.h: each form of a line, of each version that has one of its own; and lines
- * that other output has torn. */
+ * that other output has torn.
+ * takes_s: 0 */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>

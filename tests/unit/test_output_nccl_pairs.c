@@ -1,4 +1,5 @@
-/* nccl_pairs.h: ranks of communicators become ranks of the job and their hosts. */
+/* nccl_pairs.h: ranks of communicators become ranks of the job and their hosts.
+ * takes_s: 0 */
 #include <check.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* nccl_report.h: the table; each warning with the line that shows a better way, and
- * without. */
+ * without.
+ * takes_s: 0 */
 #include <check.h>
 #include <string.h>
 

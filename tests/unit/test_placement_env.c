@@ -2,6 +2,7 @@
 #include <check.h>
 
 #include "agent/placement/env.h"
+#include "common/wire.h"
 
 /* ---- a job of 8 ranks on 2 hosts; this host is the second, with 4 of them ---- */
 
@@ -56,7 +57,6 @@ static struct env_rank make(size_t ngpu, size_t nrank, enum gpu_visible visible)
 				  .master_addr = "10.0.0.1",
 				  .host = "n2",
 				  .job_id = "c0ffee",
-				  .version = "0.1.0",
 				  .wdir = "/work",
 				  .dir_exists = only_tmp };
 }
@@ -150,7 +150,7 @@ static const struct {
 	      { "BERTH_GPU_UUID", "GPU-1" },
 	      { "BERTH_CPUS", "4-5" },
 	      { "BERTH_NUMA", "0" },
-	      { "BERTH_VERSION", "0.1.0" },
+	      { "BERTH_VERSION", BERTH_VERSION },
 	      { "PWD", "/work" },
 	      { "PYTHONFAULTHANDLER", "1" },
 	      { "PYTHONUNBUFFERED", "1" },
@@ -339,21 +339,21 @@ START_TEST(log_of_nccl)
 	build(&r, 1, own_none);
 	ck_assert_str_eq(get("NCCL_DEBUG"), "WARN");
 	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "(unset)");
-	later.nccl_log = "";
+	later.paths.nccl_log = "";
 	env_base_free(&base);
 	env_base(&base, &later, own_none);
-	r.nccl_log = "/proc/9/fd/600";
+	r.paths.nccl_log = "/proc/9/fd/600";
 	free(env);
 	env = env_build(&base, &r);
 	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
 	ck_assert_str_eq(get("NCCL_DEBUG_SUBSYS"), "INIT");
 	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "/proc/9/fd/600");
-	r.nccl_log = "-"; /* there is no pipe */
+	r.paths.nccl_log = "-"; /* there is no pipe */
 	free(env);
 	env = env_build(&base, &r);
 	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
 	ck_assert_str_eq(get("NCCL_DEBUG_FILE"), "(unset)");
-	r.nccl_log = "/proc/9/fd/600";
+	r.paths.nccl_log = "/proc/9/fd/600";
 	r.forwarded = list(file);
 	build(&r, 1, own_none);
 	ck_assert_str_eq(get("NCCL_DEBUG"), "INFO");
@@ -588,7 +588,7 @@ START_TEST(common_to_all)
 	r.restarts = 2;
 	r.master_port = 20002;
 	r.master_addr = "10.0.0.9";
-	r.shared_memory = "/dev/shm/of_this_life";
+	r.paths.shared_memory = "/dev/shm/of_this_life";
 	r.agent_socket = "@b";
 	common = env_build_common(&base, &r);
 	for (size_t i = 0; first[i] || common[i]; i++)
