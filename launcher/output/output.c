@@ -536,8 +536,8 @@ bool output_shows_status(const struct output *o, size_t *width, size_t *rows)
 
 void output_status(struct output *o, const char *text)
 {
-	/* a terminal that is slow, or stopped by ^S, gets none */
-	if (o->err_queue->sink.queue.len)
+	/* a terminal that is slow, or stopped by ^S, gets no new one */
+	if (text && o->err_queue->sink.queue.len)
 		return;
 	lines_status(&o->err_queue->lines, &o->own, text);
 	event_active(o->flush, EV_TIMEOUT, 0);
