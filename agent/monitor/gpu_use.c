@@ -1,6 +1,5 @@
 #include "agent/monitor/gpu_use.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
@@ -101,11 +100,7 @@ gpu_use_ask(int fd, const struct wire_job *job, const struct gpus *g,
 		w[watched].rank = job->ranks.v[i];
 		w[watched].device = NULL;
 		for (size_t k = 0; gpu >= 0 && k < n; k++)
-			if (g->v[gpu].vendor == GPU_NVIDIA && !g->v[gpu].mig &&
-			    g->v[gpu].address.domain == d[k].address.domain &&
-			    g->v[gpu].address.bus == d[k].address.bus &&
-			    g->v[gpu].address.dev == d[k].address.dev &&
-			    g->v[gpu].address.func == d[k].address.func)
+			if (!g->v[gpu].mig && nvml_is_gpu(&d[k], &g->v[gpu]))
 				w[watched].device = &d[k];
 		watched += w[watched].device != NULL; /* NVML tells nothing of MIG */
 	}
@@ -132,7 +127,9 @@ static void gpu_use_on_readable(evutil_socket_t fd, short what, void *ctx)
 	struct gpu_use *u = ctx;
 	char bytes[4096];
 	const ssize_t n = read(fd, bytes, sizeof bytes);
-	uint32_t payload;
+	struct wire_frame f;
+	struct err e;
+	long whole;
 
 	(void)what;
 	if (n < 0 && errno == EINTR)
@@ -142,14 +139,11 @@ static void gpu_use_on_readable(evutil_socket_t fd, short what, void *ctx)
 		return;
 	}
 	buf_add(&u->in, bytes, (size_t)n);
-	while (u->in.len >= WIRE_HEAD_BYTES) {
-		memcpy(&payload, buf_head(&u->in), sizeof payload);
-		payload = le32toh(payload);
-		if (u->in.len - WIRE_HEAD_BYTES < payload)
-			return;
+	while ((whole = wire_next_from(WIRE_AGENT, &f, buf_head(&u->in), u->in.len,
+				       &e)) > 0) {
 		if (u->out->len <= LAG_BYTES)
-			buf_add(u->out, buf_head(&u->in), WIRE_HEAD_BYTES + payload);
-		buf_drop(&u->in, WIRE_HEAD_BYTES + payload);
+			buf_add(u->out, buf_head(&u->in), (size_t)whole);
+		buf_drop(&u->in, (size_t)whole);
 	}
 }
 

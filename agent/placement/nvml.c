@@ -157,6 +157,13 @@ size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max)
 	return found;
 }
 
+bool nvml_is_gpu(const struct nvml_device *d, const struct gpu *g)
+{
+	return g->vendor == GPU_NVIDIA && g->address.domain == d->address.domain &&
+	       g->address.bus == d->address.bus && g->address.dev == d->address.dev &&
+	       g->address.func == d->address.func;
+}
+
 static int id_of(int (*ask)(handle, unsigned *), handle h)
 {
 	unsigned id;

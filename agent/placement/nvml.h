@@ -33,6 +33,8 @@ void nvml_close(struct nvml *n);
 
 /* The devices that this process may use, into OUT, without lost ones. */
 size_t nvml_devices(struct nvml *n, struct nvml_device *out, size_t max);
+/* Is D the GPU G, or the one of which G is an instance? */
+bool nvml_is_gpu(const struct nvml_device *d, const struct gpu *g);
 /* MIG instances of D. */
 size_t nvml_instances(struct nvml *n, const struct nvml_device *d,
 		      struct nvml_device *out, size_t max);

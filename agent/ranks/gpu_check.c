@@ -45,13 +45,6 @@ static long check_rank_of(const struct use *u, pid_t pid)
 	return -1;
 }
 
-static bool is_on(const struct gpu *g, const struct nvml_device *d, int gi)
-{
-	return g->vendor == GPU_NVIDIA && g->address.domain == d->address.domain &&
-	       g->address.bus == d->address.bus && g->address.dev == d->address.dev &&
-	       g->address.func == d->address.func && (!g->mig || g->gi == gi);
-}
-
 static void look_at(struct use *u, const struct nvml_device *d)
 {
 	struct nvml_process p[PROCESSES_MAX];
@@ -67,7 +60,9 @@ static void look_at(struct use *u, const struct nvml_device *d)
 		if (rank < 0)
 			continue;
 		u->ours++;
-		while (gpu < u->g->n && !is_on(&u->g->v[gpu], d, p[i].gi))
+		while (gpu < u->g->n &&
+		       (!nvml_is_gpu(d, &u->g->v[gpu]) ||
+			(u->g->v[gpu].mig && u->g->v[gpu].gi != p[i].gi)))
 			gpu++;
 		if (gpu < u->g->n)
 			u->uses[(size_t)rank * u->g->n + gpu] = true;

@@ -314,15 +314,11 @@ static void list_hosts(const struct job *j, struct str *list)
 		str_free(list);
 }
 
-/* The part of the job that is the same for all hosts. */
-static struct wire_job common_job(const struct job *j, const struct strv *env,
-				  const char *host_list)
+static uint32_t job_flags(const struct job *j)
 {
 	const struct request *r = j->request;
-	const mode_t mask = umask(0);
 	uint32_t flags = 0;
 
-	umask(mask);
 	if (r->plan != PLAN_OFF)
 		flags |= JOB_PLAN;
 	if (has_ptys(j))
@@ -347,13 +343,24 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		flags |= JOB_PMIX;
 	if (r->mpi == MPI_PMIX || r->mpi == MPI_PMI1)
 		flags |= JOB_MPI;
+	return flags;
+}
+
+/* The part of the job that is the same for all hosts. */
+static struct wire_job common_job(const struct job *j, const struct strv *env,
+				  const char *host_list)
+{
+	const struct request *r = j->request;
+	const mode_t mask = umask(0);
+
+	umask(mask);
 	return (struct wire_job){
 		.epoch = j->epoch,
 		.restarts = (uint32_t)r->lives.restarts,
 		.job_id = j->spec.job_id,
 		.nspace = j->spec.nspace,
 		.key = { j->spec.key, sizeof j->spec.key },
-		.flags = flags,
+		.flags = job_flags(j),
 		.np = j->plan.np,
 		.nodes = j->plan.nodes,
 		.host_list = host_list,

@@ -171,7 +171,7 @@ void job_begin(struct job *j)
 
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
 	j->account.usage = xcalloc(j->agents.n, sizeof *j->account.usage);
-	j->account.record.period_ms = insight_period_ms(&j->request->insight);
+	record_open(&j->account.record, 0, 0, insight_period_ms(&j->request->insight));
 	j->phase = JOB_LAUNCH;
 	if (j->refused) /* there are no hosts */
 		return;
