@@ -63,6 +63,7 @@ LIBRARY_CXX := $(filter /%,$(shell $(CXX) -print-file-name=libstdc++.so 2> /dev/
 archive = $(if $(filter /%,$(shell $(CC) -print-file-name=lib$1.a)),-l:lib$1.a,-l$1)
 EVENT := $(call archive,event_core)
 SODIUM := $(call archive,sodium)
+ZLIB := $(call archive,z)
 # Of the agent in any case: a host that it is sent to may have no libsodium.
 AGENT_SODIUM := $(call archive,sodium)
 HWLOC := $(call archive,hwloc)
@@ -89,7 +90,7 @@ all: $(BUILD)/bin/runner $(BUILD)/bin/berth-agent $(library) $(LIBBERTH_TF) $(py
 
 $(BUILD)/bin/runner: $O/launcher/main.o $(launcher) $(common)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(EVENT) $(SODIUM) -ldl -lpthread
+	$(CC) $(CFLAGS) $(LDFLAGS) $(HARDEN_LINK) -o $@ $^ $(EVENT) $(SODIUM) $(ZLIB) -ldl -lpthread
 
 # libpmix, which it loads, takes its accept() before libc's (agent/pmi/pmix_accept.h).
 EXPORT = -Wl,--export-dynamic-symbol=accept
@@ -206,7 +207,7 @@ lib_unit := $(filter $(foreach r,$(lib_rooms),$(BUILD)/tests/test_$r $(BUILD)/te
 $(filter-out $(lib_unit),$(unit)): $(BUILD)/tests/%: tests/unit/%.c $(PROGRAMS) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
-		-lcheck -lsubunit -lrt $(EVENT) $(SODIUM) -lm -ldl -lpthread
+		-lcheck -lsubunit -lrt $(EVENT) $(SODIUM) $(ZLIB) -lm -ldl -lpthread
 
 $(lib_unit): $(BUILD)/tests/%: tests/unit/%.c $(LIBRARY) Makefile
 	@mkdir -p $(@D)
@@ -250,7 +251,7 @@ $(BUILD)/gpu/programs: tests/helpers/programs.c tests/gpu/there.c $(LIBRARY) Mak
 $(helper_programs): $(BUILD)/helpers/%: tests/helpers/%.c Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes $(LDFLAGS) $(WRAP) -o $@ $(taken) \
-		$(EVENT) $(SODIUM) -lm -ldl -lpthread
+		$(EVENT) $(SODIUM) $(ZLIB) -lm -ldl -lpthread
 $(helper_libraries): $(BUILD)/helpers/%.so: tests/helpers/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -Wno-missing-prototypes -fPIC -shared $(LDFLAGS) -o $@ $<
@@ -260,7 +261,7 @@ fuzz_names := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 replays := $(addprefix $(BUILD)/replay/,$(fuzz_names))
 $(replays): $(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay.c $(PROGRAMS) $(LIBRARY) Makefile | $(HWLOC_ARCHIVE)
 	@mkdir -p $(@D)
-	$(CC) $(FLAGS) -w $(LDFLAGS) $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+	$(CC) $(FLAGS) -w $(LDFLAGS) $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) $(ZLIB) -lm -ldl -lpthread
 
 ifeq ($(SAN),thread)
 # Its programs are started by a runner without it.
@@ -323,7 +324,7 @@ $(BUILD)/fuzz/obj/all.a: $(fuzzed)
 	@rm -f $@
 	$(AR) rcs --thin $@ $^
 $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(BUILD)/fuzz/obj/all.a | $(HWLOC_ARCHIVE)
-	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) -lm -ldl -lpthread
+	clang -fsanitize=fuzzer,address,undefined $(WRAP) -o $@ $(taken) $(EVENT) $(SODIUM) $(ZLIB) -lm -ldl -lpthread
 $(BUILD)/fuzz/fuzz_call $(BUILD)/replay/fuzz_call: WRAP = -Wl,--wrap=munge_unwrap
 $(BUILD)/fuzz/fuzz_pmix $(BUILD)/replay/fuzz_pmix: WRAP = -Wl,--wrap=pmix_process_start -Wl,--wrap=pmix_process_end \
 	-Wl,--wrap=pmix_folders_make -Wl,--wrap=pmix_folders_remove -Wl,--wrap=loop_after_ms

@@ -36,8 +36,10 @@ struct env_rank agent_env_rank(struct agent *a, uint32_t local)
 	const struct place_request q = agent_request(a);
 	struct env_rank r = env_rank_of(&q, local);
 
-	if (a->ranks.n)
-		r.restarts += a->ranks.v[local].life - 1;
+	if (!a->ranks.n)
+		return r;
+	r.restarts += a->ranks.v[local].life - 1;
+	timeline_tell(&a->ranks.v[local].timeline, &r.paths);
 	return r;
 }
 

@@ -20,7 +20,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.2.0"
 #endif
-enum { WIRE_VERSION = 24 };
+enum { WIRE_VERSION = 25 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"
@@ -28,6 +28,13 @@ enum { WIRE_MAGIC_BYTES = 8, WIRE_HEAD_BYTES = 5, WIRE_OUTPUT_HEAD_BYTES = 21 };
 /* Data bytes that one output or input frame may carry; input granted in advance at
  * most. */
 enum { WIRE_DATA_MAX = 65536, WIRE_INPUT_MAX = 262144 };
+/* Where output of a rank comes from. */
+enum wire_stream {
+	WIRE_STDOUT = 1,
+	WIRE_STDERR,
+	WIRE_NCCL_LOG, /* with JOB_NCCL_LOG */
+	WIRE_TIMELINE  /* once the rank has ended; if the job asks for one */
+};
 /* The job's key; a rank's text in a fence, with its NUL; texts in one frame. */
 enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
 /* Limits of what a peer may ask for: ranks of one job; ranks, CPUs or GPUs of one host;

@@ -13,6 +13,7 @@
 #include "launcher/job/job.h"
 #include "launcher/job/phase.h"
 #include "launcher/output/nccl_log.h"
+#include "launcher/trace/trace_merge.h"
 
 extern char **environ;
 
@@ -99,6 +100,12 @@ int main(int argc, char **argv)
 		lint_exec(&request.app->argv, &e);
 		err_print("runner", &e);
 		status = err_status(e.id);
+		break;
+	case OPTIONS_TRACE:
+		if (trace_merge_files(&request.app->argv, &e)) {
+			err_print("runner", &e);
+			status = err_status(e.id);
+		}
 		break;
 	case OPTIONS_NCCL_LOG:
 		status = nccl_log_files(&request.app->argv, &e);

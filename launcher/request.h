@@ -154,6 +154,12 @@ struct growing {
 
 enum report_form { REPORT_HTML, REPORT_JSON, REPORT_FORMS };
 
+/* --timeline, --timeline-steps */
+struct timeline_wanted {
+	char *file;                     /* or NULL */
+	uint32_t first_step, last_step; /* from 1 on */
+};
+
 /* --summary, --monitor, --top, --report, --nccl-transports: what runner says of how the
  * job used its machines. */
 struct insight {
@@ -162,6 +168,7 @@ struct insight {
 	bool monitor_given; /* also if it is off */
 	bool top, nccl_transports;
 	char *report[REPORT_FORMS]; /* files, or NULL */
+	struct timeline_wanted timeline;
 };
 
 enum { INSIGHT_MS = 1000 /* where an option needs samples and names no time */ };

@@ -198,6 +198,7 @@ check_includes() {
 		pmix agent/pmi/pmix[a-z_]*\.c
 		event2 ((launcher|agent)/.*|common/loop\.c)
 		sodium ((launcher|agent|lib)/.*|common/key\.[ch])
+		zlib launcher/trace/trace_(file|read)\.c
 		check\.h tests/.*
 		slurm contrib/slurm/.*
 	E

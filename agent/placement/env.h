@@ -33,6 +33,7 @@ struct env_paths {
 	const char *shared_memory;
 	/* for NCCL's log: "", not known yet; "-", none; NULL: the job does not ask */
 	const char *nccl_log;
+	const char *timeline; /* as BERTH_RANK_TIMELINE has it; or NULL */
 };
 
 /* All that a rank's environment is made of.  Borrows everything. */

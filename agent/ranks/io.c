@@ -158,6 +158,26 @@ bool io_say(struct io *io, uint32_t rank, uint32_t stream, const char *text)
 	return true;
 }
 
+size_t io_send_file(struct io *io, int fd, uint64_t at, uint32_t rank, uint32_t stream)
+{
+	const size_t room = room_for_output(io);
+	unsigned char *frame;
+	ssize_t n;
+
+	if (!room)
+		return 0;
+	frame = buf_reserve(io->out, WIRE_OUTPUT_HEAD_BYTES + room);
+	do
+		n = pread(fd, frame + WIRE_OUTPUT_HEAD_BYTES, room, (off_t)at);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return 0;
+	wire_output_head(frame, io->epoch, rank, stream, (uint32_t)n);
+	io->out->len += WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+	io->credit -= WIRE_OUTPUT_HEAD_BYTES + (size_t)n;
+	return (size_t)n;
+}
+
 void io_drain(struct io_rank *r)
 {
 	stream_drain(&r->out);
@@ -399,7 +419,7 @@ void io_log_open(struct io_log *l, struct io *io, uint32_t rank)
 	}
 	l->stream.io = io;
 	l->stream.rank = rank;
-	l->stream.stream = 3;
+	l->stream.stream = WIRE_NCCL_LOG;
 	stream_watch(&l->stream, fd);
 	snprintf(l->path, sizeof l->path, "/proc/%d/fd/%d", (int)getpid(), fd);
 }

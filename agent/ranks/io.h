@@ -94,6 +94,10 @@ void io_room(struct io *io);
  * granted. */
 int io_input(struct io *io, const void *data, size_t n, struct err *e);
 
+/* Send bytes of the file FD from AT on as output of RANK, in one frame, as far as
+ * credit and room go.  Returns how many; 0 at the end, too. */
+size_t io_send_file(struct io *io, int fd, uint64_t at, uint32_t rank, uint32_t stream);
+
 /* Show TEXT as if rank RANK had written it to STREAM.  False: there is no credit. */
 bool io_say(struct io *io, uint32_t rank, uint32_t stream, const char *text);
 

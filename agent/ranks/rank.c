@@ -27,6 +27,27 @@ static void rank_on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)arg; /* the loop settles after each turn */
 }
 
+/* The job goes on without those that cannot be. */
+static void open_timelines(struct ranks *r)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < r->n && !error && r->job->timeline_last; i++)
+		error = timeline_open(&r->v[i].timeline, r->job->timeline_first,
+				      r->job->timeline_last);
+	if (error) {
+		char *text = xasprintf("no timeline of some ranks: a file in TMPDIR "
+				       "or /tmp: %s",
+				       strerror(error));
+
+		wire_pack_log(r->out, &(struct wire_log){ .level = LOG_WARNING,
+							  .id = "",
+							  .text = text,
+							  .hint = "" });
+		free(text);
+	}
+}
+
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job)
 {
@@ -43,6 +64,7 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	r->timer = event_new(base, -1, 0, rank_on_timer, r);
 	oom_begin(&r->oom, "");
 	r->entry.fd = -1;
+	open_timelines(r);
 }
 
 void ranks_enclose(struct ranks *r, struct cgroup *c)
@@ -400,7 +422,11 @@ static bool is_clear(struct ranks *r, struct rank *one)
 	if (one->io.io)
 		io_finish(&one->io);
 	io_log_finish(&one->nccl);
-	return (!one->io.io || io_is_over(&one->io)) && io_log_is_over(&one->nccl);
+	if ((one->io.io && !io_is_over(&one->io)) || !io_log_is_over(&one->nccl) ||
+	    !timeline_send(&one->timeline, &r->io, one->rank))
+		return false;
+	timeline_again(&one->timeline);
+	return true;
 }
 
 long ranks_cleared(struct ranks *r)
@@ -688,8 +714,12 @@ void ranks_settle(struct ranks *r)
 			io_finish(&r->v[i].io);
 		io_log_finish(&r->v[i].nccl);
 	}
-	if (!r->io.open && !server_says(r->server, &local, &stream))
-		r->phase = RANKS_CLEARED;
+	if (r->io.open || server_says(r->server, &local, &stream))
+		return;
+	for (size_t i = 0; i < r->n; i++) /* behind all output */
+		if (!timeline_send(&r->v[i].timeline, &r->io, r->v[i].rank))
+			return;
+	r->phase = RANKS_CLEARED;
 }
 
 void ranks_free(struct ranks *r)
@@ -697,6 +727,7 @@ void ranks_free(struct ranks *r)
 	for (size_t i = 0; i < r->n; i++) {
 		io_free_rank(&r->v[i].io);
 		io_log_free(&r->v[i].nccl);
+		timeline_free(&r->v[i].timeline);
 	}
 	io_free(&r->io);
 	if (r->emptied) {

@@ -25,6 +25,7 @@
 #include "agent/ranks/oom.h"
 #include "agent/ranks/procs.h"
 #include "agent/ranks/spawn.h"
+#include "agent/ranks/timeline.h"
 #include "agent/ranks/warm.h"
 #include "common/job.h"
 
@@ -51,6 +52,7 @@ struct rank {
 	uint64_t started_ms; /* if it was forked from that */
 	struct io_rank io;
 	struct io_log nccl; /* with JOB_NCCL_LOG */
+	struct rank_timeline timeline;
 };
 
 struct ranks {

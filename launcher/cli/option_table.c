@@ -439,6 +439,22 @@ const struct option option_table[] = {
 		  "rank ended, stall, cause, restart, end. An old FILE is replaced, unless it "
 		  "belongs to another user. If FILE is -, the lines go to stdout, among the output "
 		  "of the ranks." },
+	{ "--timeline", "FILE", TOPIC_output, OPTION_FILE,
+	  "timeline", "BERTH_TIMELINE", TEXT(insight.timeline.file),
+	  .help = "write a timeline of all ranks to FILE",
+	  .text = "Write one timeline of all ranks that use libberth, and of the events of --events, to "
+		  "FILE when the job has ended: for Perfetto (ui.perfetto.dev) and, as JSON, for "
+		  "chrome://tracing. With --monitor, what each rank uses is in it, too. --trace-merge "
+		  "says what is in it, and what the name of FILE means: t.json.gz, t.pftrace.gz. All times are those of the clock of runner's host; the file "
+		  "says how wrong they can be. Until the job has ended, each rank's part is in a file "
+		  "without a name in TMPDIR or /tmp of its host, 256 MiB at most. A rank that is killed "
+		  "leaves all but its last milliseconds, and a lost host leaves nothing." },
+	{ "--timeline-steps", "A:B", TOPIC_output, 0,
+	  "timeline-steps", "BERTH_TIMELINE_STEPS", .set = value_steps,
+	  .help = "only steps A to B of it",
+	  .text = "Write only the steps A to B, from 1 on, to the file of --timeline. A or B may be "
+		  "missing. A step begins with an operation that the step before it had, too: one of the "
+		  "same name or, without a name, of the same kind, type and size." },
 	{ "--summary", "text|json|none", TOPIC_output, OPTION_OPTIONAL,
 	  "summary", "BERTH_SUMMARY", .set = value_summary, .choices = summary_names,
 	  .help = "at the end: status, cause, times, memory",
@@ -561,6 +577,16 @@ const struct option option_table[] = {
 		  "ranks write, a collective that some ranks do not call. Each has its line and a "
 		  "remedy. A Dockerfile is searched for private keys. It needs the python3 in PATH. The "
 		  "exit status is 0, or 1 if a mistake was found; a note is none." },
+	{ "--trace-merge", "OUT", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
+	  .help = "make one timeline OUT of several trace files",
+	  .text = "Make one timeline OUT of the trace files that follow, on one clock: those of "
+		  "HOROVOD_TIMELINE, those that torch.profiler writes, and Horovod's; gzipped ones, "
+		  "too. Arrows join a collective on all ranks, and a process in front has the critical "
+		  "rank of each step, for which others waited longest. OUT is JSON if its name ends in "
+		  ".json or .json.gz, for chrome://tracing and Perfetto; else it has Perfetto's own form, "
+		  "which is smaller. It is gzipped if its name ends in .gz. Events of one collective that "
+		  "lie more than 10000 collectives apart are not joined; the line that is printed counts "
+		  "them, and says how wrong the clocks can be." },
 
 	{ "--nccl-log", "FILE", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
 	  .help = "say how NCCL connected ranks, by its log FILE",

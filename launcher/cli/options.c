@@ -64,6 +64,7 @@ void options_free(struct request *r)
 	free(r->events_file);
 	for (size_t i = 0; i < REPORT_FORMS; i++)
 		free(r->insight.report[i]);
+	free(r->insight.timeline.file);
 	free(r->growing.script);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);
@@ -405,6 +406,7 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		.growing = { .timeout_ms = 600000, .cooldown_ms = { 60000, 3600000 } },
 		.lives.hang = { .ms = 300000, .on = ON_HANG_NOT_GIVEN },
 		.output.show.all = true,
+		.insight.timeline = { .first_step = 1, .last_step = UINT32_MAX },
 		.bind_count = 1,
 		.horovod = is_horovodrun(argv[0]) ? HOROVOD_BERTH : HOROVOD_INSTALLED,
 	};
@@ -415,8 +417,9 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 		strv_add(&r->app->argv, l.prints->value[0]);
 		while (*l.argv)
 			strv_add(&r->app->argv, *l.argv++);
-		result = option_named(l.prints->option->names, "lint")
-				 ? OPTIONS_LINT
+		result = option_named(l.prints->option->names, "lint") ? OPTIONS_LINT
+			 : option_named(l.prints->option->names, "trace-merge")
+				 ? OPTIONS_TRACE
 				 : OPTIONS_NCCL_LOG;
 	} else if (l.prints) {
 		if (!print_for(print, l.prints, *l.argv, e))

@@ -17,6 +17,7 @@ enum options_do {
 	OPTIONS_PRINTED,  /* write PRINT to stdout and exit with 0 */
 	OPTIONS_LINT,     /* check the files that the first app of R names */
 	OPTIONS_NCCL_LOG, /* read the logs that it names */
+	OPTIONS_TRACE,    /* make the first of those files of the others */
 	OPTIONS_FAILED    /* E has the error */
 };
 

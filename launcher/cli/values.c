@@ -423,6 +423,27 @@ int value_net(const struct setting *s, const char *value, struct err *e)
 	return rc;
 }
 
+/* "A:B", "A:" or ":B". */
+int value_steps(const struct setting *s, const char *value, struct err *e)
+{
+	char *copy = xstrdup(value), *colon = strchr(copy, ':');
+	long first = 1, last = UINT32_MAX;
+	int rc = colon ? 0 : -1;
+
+	if (!rc) {
+		*colon++ = '\0';
+		rc = (*copy && str_to_long(&first, copy, 1, UINT32_MAX, NULL)) ||
+		     (*colon && str_to_long(&last, colon, 1, UINT32_MAX, NULL)) ||
+		     last < first;
+	}
+	free(copy);
+	if (rc)
+		return err_set(e, E_STEPS, value);
+	s->r->insight.timeline.first_step = (uint32_t)first;
+	s->r->insight.timeline.last_step = (uint32_t)last;
+	return 0;
+}
+
 /* A list of ranks, ranges and words. */
 int value_show(const struct setting *s, const char *value, struct err *e)
 {

@@ -27,6 +27,7 @@ int value_hosts(const struct setting *s, const char *value, struct err *e);
 int value_hostfile(const struct setting *s, const char *value, struct err *e);
 int value_net(const struct setting *s, const char *value, struct err *e);
 int value_grace(const struct setting *s, const char *value, struct err *e);
+int value_steps(const struct setting *s, const char *value, struct err *e);
 int value_show(const struct setting *s, const char *value, struct err *e);
 int value_stdin(const struct setting *s, const char *value, struct err *e);
 int value_bind_to(const struct setting *s, const char *value, struct err *e);

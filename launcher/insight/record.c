@@ -133,13 +133,14 @@ static struct point point_of(const struct rank_record *rank,
 	return p;
 }
 
-void record_use(struct record *r, const struct wire_rank_use *m, const char *bound)
+struct point record_use(struct record *r, const struct wire_rank_use *m,
+			const char *bound)
 {
 	struct rank_record *rank = &r->rank[m->rank];
 	const bool known = bound && *bound && *m->cpus;
 	const bool moved = known && strcmp(bound, m->cpus);
 	struct sums *s = &rank->sums;
-	struct point p;
+	struct point p = { 0 };
 
 	if (rank->use.pid == m->pid && m->clock_ns > rank->use.clock_ns) {
 		p = point_of(rank, m);
@@ -166,6 +167,7 @@ void record_use(struct record *r, const struct wire_rank_use *m, const char *bou
 	rank->use = *m;
 	rank->use.state = rank->use.cpus = ""; /* the frame's */
 	rank->sampled = rank->done;
+	return p;
 }
 
 void record_ops(struct record *r, const struct wire_rank_ops *m)

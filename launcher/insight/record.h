@@ -87,8 +87,9 @@ void record_grow(struct record *r, uint32_t nranks, size_t nhosts);
 void record_free(struct record *r); /* takes {0} */
 
 /* A message of an agent.  BOUND: the CPUs of the rank as read back at its start, or
- * NULL. */
-void record_use(struct record *r, const struct wire_rank_use *m, const char *bound);
+ * NULL.  record_use() returns what is new; its span_s is 0 if that is unknown. */
+struct point record_use(struct record *r, const struct wire_rank_use *m,
+			const char *bound);
 void record_ops(struct record *r, const struct wire_rank_ops *m);
 void record_gpu(struct record *r, const struct wire_gpu_use *m);
 void record_host(struct record *r, size_t host, const struct wire_host_use *m);

@@ -17,6 +17,7 @@
 #include "launcher/job/names.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
+#include "launcher/job/timeline.h"
 #include "launcher/output/progress.h"
 
 enum {
@@ -408,9 +409,14 @@ static void give_up_uncleared(struct job *j)
 	}
 }
 
-/* While a slow reader holds output up, agents cannot have cleared: wait on. */
+/* While a slow reader holds output up, agents cannot have cleared: wait on.  The same
+ * while timelines come. */
 static void give_up_silent(struct job *j)
 {
+	if (timeline_grows(j->account.timeline)) {
+		j->deadline_ms = clock_ms() + 5000;
+		return;
+	}
 	if (j->output && output_waiting(j->output) && !j->unread) {
 		j->overdue = true;
 		j->deadline_ms = clock_ms() + 1000;

@@ -384,6 +384,9 @@ static struct wire_job common_job(const struct job *j, const struct strv *env,
 		.host_timeout_ms = (uint32_t)r->reach.host_timeout_ms,
 		.monitor_ms = insight_period_ms(&r->insight),
 		.env = { (const char *const *)env->v, env->n },
+		.timeline_first = r->insight.timeline.first_step,
+		.timeline_last =
+			r->insight.timeline.file ? r->insight.timeline.last_step : 0,
 	};
 }
 

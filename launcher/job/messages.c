@@ -15,6 +15,7 @@
 #include "launcher/job/phase.h"
 #include "launcher/job/rank_status.h"
 #include "launcher/job/report.h"
+#include "launcher/job/timeline.h"
 
 static void messages_on_hello(void *ctx, struct host *h)
 {
@@ -255,6 +256,7 @@ static const char *on_started(struct job *j, struct host *h,
 	if (r->starts)
 		output_rank_again(j->output, m->rank);
 	leave_starting(j, r, RANK_RUNNING);
+	timeline_begin(j->account.timeline, j->epoch, m->rank, h);
 	events_begin(j->events, "rank started");
 	events_number(j->events, "rank", m->rank);
 	events_text(j->events, "host", h->name);
@@ -265,19 +267,40 @@ static const char *on_started(struct job *j, struct host *h,
 	return NULL;
 }
 
+static bool gives_stream(const struct job *j, uint32_t stream)
+{
+	switch (stream) {
+	case WIRE_STDOUT:
+	case WIRE_STDERR:
+		return true;
+	case WIRE_NCCL_LOG:
+		return j->request->insight.nccl_transports;
+	case WIRE_TIMELINE:
+		return j->account.timeline;
+	default:
+		return false;
+	}
+}
+
 static const char *on_output(struct job *j, struct host *h, const struct wire_output *m)
 {
 	uint32_t index = job_index(j, h);
 	struct host_run *run = &j->run[index];
 
-	if (!job_has_rank(j, h, m->rank) || m->stream < 1 ||
-	    m->stream > (j->request->insight.nccl_transports ? 3 : 2))
+	if (!job_has_rank(j, h, m->rank) || !gives_stream(j, m->stream))
 		return not_its;
 	if (!j->output || run->phase >= RUN_CLEARED)
 		return "output when no rank runs";
 	if (WIRE_OUTPUT_HEAD_BYTES + m->data.n > run->window)
 		return "more output than it was granted";
 	run->window -= WIRE_OUTPUT_HEAD_BYTES + m->data.n;
+	if (m->stream == WIRE_TIMELINE) {
+		if (!timeline_data(j->account.timeline, m->rank, h, m->data.p,
+				   m->data.n))
+			return not_its;
+		messages_credit(j, index, WIRE_OUTPUT_HEAD_BYTES + m->data.n);
+		return NULL;
+	}
 	if (j->overdue)
 		run->overdue_bytes += m->data.n;
 	if (run->overdue_bytes / PIPES_MAX > j->plan.local_size[index])

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "launcher/insight/live.h"
+#include "launcher/job/timeline.h"
 #include "launcher/output/keys.h"
 
 static const char no_rank[] = "message of a rank that is not its";
@@ -18,9 +19,12 @@ static struct record *monitor_record(struct job *j)
 
 const char *monitor_use(struct job *j, struct host *h, const struct wire_rank_use *m)
 {
+	struct point p;
+
 	if (!job_has_rank(j, h, m->rank))
 		return no_rank;
-	record_use(monitor_record(j), m, j->rank[m->rank].bound);
+	p = record_use(monitor_record(j), m, j->rank[m->rank].bound);
+	timeline_sample(j->account.timeline, m->rank, agents_time(h, m->clock_ns), &p);
 	return NULL;
 }
 

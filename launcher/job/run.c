@@ -16,6 +16,7 @@
 #include "launcher/job/report.h"
 #include "launcher/job/report_file.h"
 #include "launcher/job/signals.h"
+#include "launcher/job/timeline.h"
 #include "launcher/output/progress.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/ssh_pool.h"
@@ -165,8 +166,24 @@ static void on_event(void *ctx, const char *line, size_t n)
 		return; /* the job goes on without it */
 }
 
+static void write_timeline(struct job *j)
+{
+	struct str line = { 0 };
+	struct err e;
+
+	if (!j->account.timeline)
+		return;
+	if (timeline_write(j->account.timeline, &line, &e))
+		report_error(j, &e);
+	else if (j->request->verbosity >= 0)
+		report_note(j, "runner: timeline %s", str_text(&line));
+	str_free(&line);
+}
+
 void job_begin(struct job *j)
 {
+	const struct request *r = j->request;
+	const bool runs = r->plan == PLAN_OFF && !r->check;
 	size_t logins = 0;
 
 	j->run = xcalloc(j->agents.n, sizeof *j->run);
@@ -177,8 +194,10 @@ void job_begin(struct job *j)
 		return;
 	/* where slots are known, hosts without a rank need no agent */
 	if ((slots_known(j) && job_plan_make(j)) ||
-	    events_open(&j->events, j->request->events_file, j->spec.job_id, on_event,
-			j, &j->err) ||
+	    events_open(&j->events, r->events_file, j->spec.job_id, on_event, j,
+			&j->err) ||
+	    timeline_open(&j->account.timeline, runs ? r->insight.timeline.file : NULL,
+			  &j->events, j->spec.job_id, &j->err) ||
 	    report_file_open(j)) {
 		j->refused = true;
 		return;
@@ -207,6 +226,7 @@ int job_finish(struct job *j)
 	events_number(j->events, "status", status);
 	events_end(j->events);
 	report_file_write(j, status);
+	write_timeline(j);
 	if (j->output)
 		output_settle(j->output);
 	return status;
@@ -247,6 +267,7 @@ void job_free(struct job *j)
 	input_free(j->input);
 	events_close(j->events);
 	report_file_close(j);
+	timeline_free(j->account.timeline);
 	free((char *)j->agents.setup.own_agent);
 	agents_free(&j->agents);
 	agents_free(&j->cleanup.agents);

@@ -39,6 +39,7 @@ struct account {
 	struct record record; /* what ranks and hosts used, over time */
 	struct live_view view;
 	struct report_file *report; /* --report; NULL: none */
+	struct timeline *timeline;  /* --timeline; NULL: none */
 	char *cause; /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;

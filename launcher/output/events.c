@@ -10,6 +10,8 @@ struct events {
 	int fd; /* -1: it goes to TO_STDOUT, if there is one */
 	events_to_stdout *to_stdout;
 	void *ctx;
+	events_to_stdout *tap; /* or NULL */
+	void *tap_ctx;
 	char *job;
 	struct event_log *log; /* or NULL */
 	struct str line;
@@ -39,14 +41,28 @@ int events_open(struct events **out, const char *file, const char *job,
 	return 0;
 }
 
-void events_keep(struct events **ev, const char *job, struct event_log *log)
+/* Events that may go nowhere but to a log or a tap. */
+static struct events *events_made(struct events **ev, const char *job)
 {
 	if (!*ev) {
 		*ev = xcalloc(1, sizeof **ev);
 		(*ev)->fd = -1;
 		(*ev)->job = xstrdup(job);
 	}
-	(*ev)->log = log;
+	return *ev;
+}
+
+void events_keep(struct events **ev, const char *job, struct event_log *log)
+{
+	events_made(ev, job)->log = log;
+}
+
+void events_tap(struct events **ev, const char *job, events_to_stdout *tap, void *ctx)
+{
+	struct events *to = events_made(ev, job);
+
+	to->tap = tap;
+	to->tap_ctx = ctx;
 }
 
 void events_begin(struct events *ev, const char *name)
@@ -88,6 +104,8 @@ void events_end(struct events *ev)
 	if (ev->log)
 		event_log_end(ev->log);
 	str_add(&ev->line, "}\n");
+	if (ev->tap)
+		ev->tap(ev->tap_ctx, ev->line.s, ev->line.len);
 	if (ev->fd < 0 && ev->to_stdout)
 		ev->to_stdout(ev->ctx, ev->line.s, ev->line.len);
 	else if (ev->fd >= 0 && write(ev->fd, ev->line.s, ev->line.len) < 0)

@@ -20,6 +20,8 @@ int events_open(struct events **out, const char *file, const char *job,
 		events_to_stdout *to_stdout, void *ctx, struct err *e);
 /* From now on, LOG gets them, too, which must outlive EV; EV may be NULL before. */
 void events_keep(struct events **ev, const char *job, struct event_log *log);
+/* From now on, TAP gets each line, too; EV may be NULL before. */
+void events_tap(struct events **ev, const char *job, events_to_stdout *tap, void *ctx);
 /* Begin an event, add its fields, end it.  A text that is NULL becomes null. */
 void events_begin(struct events *ev, const char *name);
 void events_number(struct events *ev, const char *key, long long value);

@@ -380,18 +380,19 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 	const size_t cost = n + WIRE_OUTPUT_HEAD_BYTES;
 	struct str show = { 0 };
 
-	if (rank >= o->np || stream < 1 || stream > (o->nccl ? 3 : 2))
+	if (rank >= o->np || stream < WIRE_STDOUT ||
+	    stream > (o->nccl ? WIRE_NCCL_LOG : WIRE_STDERR))
 		return;
 	if (o->nccl)
 		nccl_log_put(o->nccl, rank, stream, o->events->host_name(o->ctx, host),
-			     data, n, stream == 3 ? &show : NULL);
-	if (stream != 3) {
+			     data, n, stream == WIRE_NCCL_LOG ? &show : NULL);
+	if (stream != WIRE_NCCL_LOG) {
 		take_data(o, host, rank, stream, data, n, cost);
 		return;
 	}
 	o->events->left(o->ctx, host, cost);
 	if (show.len)
-		take_data(o, host, rank, 1, show.s, show.len, 0);
+		take_data(o, host, rank, WIRE_STDOUT, show.s, show.len, 0);
 	str_free(&show);
 }
 

@@ -387,7 +387,7 @@ berth_result berth_timeline_start(const char *path)
 berth_result berth_timeline_stop(void)
 {
 	char why[256];
-	berth_result rc = timeline_stop(why, sizeof why);
+	berth_result rc = timeline_stop(TIMELINE_CALLER, why, sizeof why);
 
 	return rc ? api_wrong(rc, why) : BERTH_OK;
 }

@@ -346,6 +346,25 @@ static const char *run_event(berth_kind kind)
 	return name[kind];
 }
 
+/* The operation itself, in the timeline. */
+static void run_note_op(const struct comm *c, const struct op *op, uint64_t begun_ns,
+			uint64_t called_ns, uint32_t part)
+{
+	const struct coll *coll = &op->coll;
+	const struct timeline_op o = { .set = c->id,
+				       .seq = c->seq,
+				       .part = part,
+				       .of = c->members->n,
+				       .world = c->world->who.epoch,
+				       .called_ns = called_ns,
+				       .bytes = coll->count * kern_size(coll->type),
+				       .like = coll->count << 16 |
+					       (uint64_t)coll->kind << 8 | coll->type };
+
+	timeline_operation(op->name ? op->name : "", run_event(coll->kind), begun_ns,
+			   clock_ns(), &o);
+}
+
 berth_result run_blocking(struct comm *c, const struct op *op, struct failure *why)
 {
 	struct memory *m = &c->world->memory;
@@ -374,8 +393,7 @@ berth_result run_blocking(struct comm *c, const struct op *op, struct failure *w
 	if (asleep_ns)
 		totals_blocked(clock_ns() - asleep_ns);
 	if (begun_ns)
-		timeline_event(op->name ? op->name : "", run_event(coll.kind), begun_ns,
-			       clock_ns());
+		run_note_op(c, op, begun_ns, begun_ns, 0);
 	c->op = NULL;
 	if (rc == BERTH_MISMATCH && !*why->text)
 		return rc;
@@ -501,8 +519,9 @@ static berth_result run_as_they_lie(struct berth_set *s, struct berth_request **
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
 	berth_result rc = comm_step(&s->comm, coll, deadline_ns);
 
-	if (begun_ns)
-		run_note_times(r, n, "ALLREDUCE", begun_ns);
+	for (size_t i = 0; begun_ns && i < n; i++)
+		run_note_op(&s->comm, r[i]->op, begun_ns, r[i]->submitted_ns,
+			    (uint32_t)i);
 	return rc;
 }
 
@@ -621,7 +640,9 @@ static berth_result run_together(struct berth_set *s, struct berth_request **r,
 	else
 		coll_alone(&coll);
 	if (begun_ns) {
-		run_note_times(r, n, "ALLREDUCE", begun_ns);
+		for (size_t i = 0; i < n; i++)
+			run_note_op(&s->comm, r[i]->op, begun_ns, r[i]->submitted_ns,
+				    (uint32_t)i);
 		begun_ns = clock_ns();
 	}
 	if (!rc)
@@ -631,9 +652,9 @@ static berth_result run_together(struct berth_set *s, struct berth_request **r,
 	return rc;
 }
 
-static berth_result run_one(struct berth_set *s, const struct op *op,
-			    uint32_t signature, uint64_t deadline_ns,
-			    struct failure *why)
+static berth_result run_one(struct berth_set *s, const struct op *op, uint32_t part,
+			    uint64_t called_ns, uint32_t signature,
+			    uint64_t deadline_ns, struct failure *why)
 {
 	struct comm *c = &s->comm;
 	struct coll coll = op->coll;
@@ -643,8 +664,7 @@ static berth_result run_one(struct berth_set *s, const struct op *op,
 	coll.signature = signature;
 	rc = run_op(c, op, &coll, deadline_ns, why);
 	if (begun_ns)
-		timeline_event(op->name ? op->name : "", run_event(coll.kind), begun_ns,
-			       clock_ns());
+		run_note_op(c, op, begun_ns, called_ns, part);
 	return rc;
 }
 
@@ -656,7 +676,8 @@ static berth_result run_each(struct berth_set *s, struct berth_request *r,
 
 	for (size_t k = 0; !rc && k < r->n; k++) {
 		s->beginning = op_is_device(&r->op[k]) ? r : NULL;
-		rc = run_one(s, &r->op[k], signature + (uint32_t)k, deadline_ns, why);
+		rc = run_one(s, &r->op[k], (uint32_t)k, r->submitted_ns,
+			     signature + (uint32_t)k, deadline_ns, why);
 		run_let_go(&s->comm, &r->op[k]);
 	}
 	s->beginning = NULL;

@@ -104,13 +104,29 @@ void trace_last(char *text, size_t bytes, const struct memory *m, unsigned local
 
 /* ---- the timeline: Chrome's trace format ---- */
 
+/* Bits of timeline_runs: which there are. */
+enum timeline_of { TIMELINE_CALLER, TIMELINE_JOB, TIMELINES };
+
+/* An operation that all ranks of a set do together. */
+struct timeline_op {
+	uint32_t set, seq, part; /* the same on all of them; PART: of what is fused */
+	uint32_t of;             /* ranks */
+	uint64_t world;          /* its epoch */
+	uint64_t called_ns;      /* by this rank; 0: as it began */
+	uint64_t bytes;
+	uint64_t like; /* without a name: the same in each step */
+};
+
 /* One for the process, from any thread; a child of it writes nothing.  Rank 0 writes
  * PATH, rank N PATH.N, times on the job's clock.  It is made of whole events at any
  * time, up to 64 KiB behind; what ends it properly is timeline_stop(). */
 berth_result timeline_start(const char *path, unsigned rank, int64_t clock_offset_ns,
 			    char *why, size_t why_bytes);
 /* BERTH_STATE: none is written; BERTH_SYSTEM: not all of it could be. */
-berth_result timeline_stop(char *why, size_t why_bytes);
+berth_result timeline_stop(enum timeline_of which, char *why, size_t why_bytes);
+/* The one of the job, for runner --timeline.  GIVEN is BERTH_RANK_TIMELINE, steps and
+ * a path: "1-20:FILE".  False: it can't be written. */
+bool timeline_start_job(const char *given, unsigned rank, int64_t clock_offset_ns);
 /* After fork(2) in the child: what its parent writes is not the child's. */
 void timeline_in_child(void);
 /* 0.6 ns where none is written; where one is 0.7 us and some 95 bytes.  WHAT:
@@ -120,5 +136,9 @@ void timeline_in_child(void);
 extern _Atomic int timeline_runs;
 void timeline_event(const char *name, const char *what, uint64_t begun_ns,
 		    uint64_t ended_ns);
+/* An event that is the operation itself.  It may begin a step: one begins with an
+ * operation that the step before it had, too. */
+void timeline_operation(const char *name, const char *what, uint64_t begun_ns,
+			uint64_t ended_ns, const struct timeline_op *op);
 
 #endif

@@ -139,11 +139,14 @@ static berth_result read_params(struct world *w, const struct berth_config *conf
 /* A timeline is of this process, and goes on when its world changes. */
 static berth_result begin_timeline(const struct world *w)
 {
-	const char *path = w->params.timeline;
+	const char *path = w->params.timeline, *jobs = getenv("BERTH_RANK_TIMELINE");
 	char why[256];
 	berth_result rc;
 
-	if (!path || !*path || timeline_runs)
+	if (jobs && !timeline_start_job(jobs, w->who.rank, w->who.clock_offset_ns))
+		log_say(BERTH_LOG_WARNING, "no timeline of this rank: its agent's file "
+					   "cannot be written to");
+	if (!path || !*path || timeline_runs & 1 << TIMELINE_CALLER)
 		return BERTH_OK;
 	rc = timeline_start(path, w->who.rank, w->who.clock_offset_ns, why, sizeof why);
 	return rc ? log_error(rc, "", NULL, 0, "HOROVOD_TIMELINE: %s", why) : BERTH_OK;
@@ -211,8 +214,9 @@ void world_end(struct world *w, struct world_kept *kept, bool changes)
 {
 	char why[256];
 
-	if (!changes && timeline_runs && timeline_stop(why, sizeof why))
-		log_say(BERTH_LOG_WARNING, "%s", why);
+	for (int i = 0; i < TIMELINES && !changes; i++)
+		if (timeline_runs & 1 << i && timeline_stop(i, why, sizeof why))
+			log_say(BERTH_LOG_WARNING, "%s", why);
 	members_free(&w->members);
 	net_door_close(w->door);
 	if (w->memory.at && changes)

@@ -16,7 +16,7 @@ root=$PWD/$out/root
 [[ $out != /* ]] || root=$out/root
 machine=aarch64-linux-gnu
 emulate=(qemu-aarch64 -L "/usr/$machine")
-packages=(libevent-dev libhwloc-dev libsodium-dev check libsubunit-dev)
+packages=(libevent-dev libhwloc-dev libsodium-dev zlib1g-dev check libsubunit-dev)
 
 skip() { echo "1..0 # skip: $*"; exit; }
 

@@ -95,6 +95,9 @@ static void say_rest(struct str *s, const struct request *r)
 	say_number(s, "errors", r->output.show_errors, 0);
 	say_number(s, "pty", r->output.pty, 0);
 	say_text(s, "events", r->events_file);
+	say_text(s, "timeline", r->insight.timeline.file);
+	say_number(s, "first", r->insight.timeline.first_step, 1);
+	say_number(s, "last", r->insight.timeline.last_step, UINT32_MAX);
 	if (r->stdin_rank == STDIN_ALL || r->stdin_rank == STDIN_NONE)
 		say_text(s, "stdin", r->stdin_rank == STDIN_ALL ? "all" : "none");
 	else

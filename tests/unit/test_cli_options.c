@@ -188,6 +188,8 @@ static const struct {
 	/* output and input */
 	{ "--output-filename d --events e --env-file f a",
 	  " envfile=f output=d events=e [a]" },
+	{ "--timeline t --timeline-steps 5:7 a", " timeline=t first=5 last=7 [a]" },
+	{ "--timeline-steps :7 a", " last=7 [a]" },
 	{ "--log-dir d a", " output=d [a]" },
 	{ "--no-tag a", " tag=2 [a]" },
 	{ "--no_tag a", " tag=2 [a]" },

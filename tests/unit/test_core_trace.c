@@ -268,8 +268,9 @@ static void python(unsigned rank, const char *program)
 		 "row = {v['tid']: v['args']['name'] for v in e\n"
 		 "       if v['name'] == 'thread_name'}\n"
 		 "assert all(v['pid'] == %u for v in e)\n"
-		 "assert e[0]['name'] == 'process_name'\n"
-		 "assert e[0]['args']['name'] == 'rank %u'\n"
+		 "assert e[0]['name'] == 'berth_timeline'\n"
+		 "assert e[1]['name'] == 'process_name'\n"
+		 "assert e[1]['args']['name'] == 'rank %u'\n"
 		 "assert len(set(row.values())) == len(row)\n"
 		 "%s",
 		 rank, rank, program);
@@ -285,7 +286,7 @@ static void python(unsigned rank, const char *program)
 START_TEST(few_events)
 {
 	timeline_event("t", "ALLREDUCE", 1, 2); /* none is written */
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_STATE);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_STATE);
 	ck_assert_str_eq(why, "no timeline is written");
 	ck_assert_int_eq(timeline_start(path, 3, -1000, why, sizeof why), BERTH_OK);
 	ck_assert_int_eq(timeline_start(path, 3, 0, why, sizeof why), BERTH_STATE);
@@ -295,7 +296,7 @@ START_TEST(few_events)
 		       1500, 1400);
 	timeline_event(NULL, "BARRIER", 500, UINT64_MAX / 4);
 	timeline_event("layer1", "QUEUE", 9000000000000000123u, 9000000000000000124u);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	timeline_event("t", "LATE", 1, 2);
 	python(3,
 	       "assert [v['name'] for v in x] == "
@@ -308,8 +309,73 @@ START_TEST(few_events)
 	       "assert x[2]['ts'] == -0.5 and row[x[2]['tid']] == 'without a name'\n");
 	/* and anew */
 	ck_assert_int_eq(timeline_start(path, 3, 0, why, sizeof why), BERTH_OK);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	python(3, "assert not x and len(row) == 2");
+}
+END_TEST
+
+static void operation(const char *name, uint32_t seq, uint64_t like)
+{
+	const struct timeline_op op = { .set = 3,
+					.seq = seq,
+					.part = 1,
+					.of = 2,
+					.world = 7,
+					.called_ns = 1000,
+					.bytes = 64,
+					.like = like };
+
+	timeline_operation(name, "ALLREDUCE", 3500, 4000, &op);
+}
+
+/* A step begins with an operation that the step before it had, too. */
+START_TEST(steps)
+{
+	ck_assert_int_eq(timeline_start(path, 3, 0, why, sizeof why), BERTH_OK);
+	for (uint32_t i = 0; i < 3; i++) {
+		operation("a", 10 * i, 0);
+		operation(NULL, 10 * i + 1, 5);
+		operation(NULL, 10 * i + 2, 6);
+		if (i == 1)
+			operation("rare", 15, 0);
+	}
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
+	python(3, "assert [v['args']['step'] for v in x] == [1, 1, 1, 2, 2, 2, 2, 3, "
+		  "3, 3]\n"
+		  "assert x[0]['args'] == {'set': 3, 'seq': 0, 'part': 1, 'of': 2, "
+		  "'world': 7,\n"
+		  "                        'step': 1, 'waited': 2.5, 'bytes': 64}\n");
+}
+END_TEST
+
+/* The file of the agent has no name; the process writes its steps there. */
+START_TEST(of_the_job)
+{
+	char name[] = "/tmp/berth-timeline-XXXXXX", given[80], all[8192];
+	const int fd = mkstemp(name);
+	ssize_t n;
+
+	snprintf(given, sizeof given, "2-3:/proc/self/fd/%d", fd);
+	ck_assert(!timeline_start_job(given, 3, 0)); /* it has one */
+	unlink(name);
+	ck_assert(!timeline_start_job("2-3", 3, 0));
+	ck_assert(!timeline_start_job("2-3:/proc/self/fd/9999", 3, 0));
+	ck_assert(timeline_start_job(given, 3, 0));
+	ck_assert_int_eq(timeline_start(path, 3, 0, why, sizeof why), BERTH_OK);
+	for (uint32_t i = 1; i < 6; i++)
+		operation("a", i, 0);
+	ck_assert_int_eq(timeline_runs, 1 << TIMELINE_CALLER);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
+	python(3, "assert [v['args']['step'] for v in x] == [1, 2, 3, 4, 5]");
+	n = pread(fd, all, sizeof all - 1, 0);
+	ck_assert_int_gt(n, 2);
+	all[n] = '\0';
+	ck_assert_str_eq(all + n - 3, "\n]\n");
+	ck_assert_ptr_null(strstr(all, "\"step\":1"));
+	ck_assert_ptr_nonnull(strstr(all, "\"step\":2"));
+	ck_assert_ptr_nonnull(strstr(all, "\"step\":3"));
+	ck_assert_ptr_null(strstr(all, "\"step\":4"));
+	close(fd);
 }
 END_TEST
 
@@ -326,7 +392,7 @@ START_TEST(many_names)
 		timeline_event(name, "FIRST", i, i + 1);
 		timeline_event(name, "AGAIN", i, i + 1);
 	}
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	python(0, "assert len(x) == 140001 and len(row) == 2 + 65536\n"
 		  "assert row[x[0]['tid']] == '\\1' * 1024\n"
 		  "assert row[x[99]['tid']] == row[x[100]['tid']] == 'tensor 49'\n"
@@ -351,7 +417,7 @@ START_TEST(cut)
 	f = fopen(name, "r+");
 	ck_assert_uint_eq(fread(text, 1, (size_t)s.st_size, f), (size_t)s.st_size);
 	memcpy(text + s.st_size, "\n]", 3);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	rewind(f);
 	fputs(text, f);
 	ck_assert_int_eq(ftruncate(fileno(f), s.st_size + 2), 0);
@@ -384,7 +450,7 @@ START_TEST(of_threads)
 		pthread_create(&t[i], NULL, draw, (void *)i);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	python(2, "assert sorted(round(v['ts'] * 1000) for v in x) == "
 		  "list(range(6 * 5000))\n"
 		  "for v in x:\n"
@@ -403,7 +469,8 @@ START_TEST(at_any_time)
 		pthread_create(&t[i], NULL, draw, (void *)i);
 	for (int i = 0; i < 20; i++) {
 		ck_assert_int_eq(timeline_start(path, 4, 0, why, sizeof why), BERTH_OK);
-		ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+		ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why),
+				 BERTH_OK);
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
@@ -424,7 +491,7 @@ START_TEST(not_writable)
 	ck_assert_int_eq(timeline_start(path, 5, 0, why, sizeof why), BERTH_OK);
 	for (unsigned i = 0; i < 5000; i++)
 		timeline_event("t", "ALLREDUCE", i, i + 1);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_SYSTEM);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_SYSTEM);
 	ck_assert_ptr_nonnull(
 		strstr(why, "t.5\" could not be written: File too large"));
 }
@@ -469,20 +536,20 @@ START_TEST(of_a_child)
 	if (!pid) {
 		timeline_in_child();
 		timeline_event("t", "CHILDS", 3, 4);
-		_exit(timeline_stop(why, sizeof why) != BERTH_STATE ||
+		_exit(timeline_stop(TIMELINE_CALLER, why, sizeof why) != BERTH_STATE ||
 		      timeline_start(path, 6, 0, why, sizeof why) != BERTH_STATE);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
 	timeline_event("t", "OURS", 3, 4);
-	ck_assert_int_eq(timeline_stop(why, sizeof why), BERTH_OK);
+	ck_assert_int_eq(timeline_stop(TIMELINE_CALLER, why, sizeof why), BERTH_OK);
 	python(6, "assert [v['name'] for v in x] == ['OURS', 'OURS']\n");
 	/* which may have one of its own once ours has ended */
 	pid = fork();
 	if (!pid) {
 		timeline_in_child();
 		_exit(timeline_start(path, 7, 0, why, sizeof why) != BERTH_OK ||
-		      timeline_stop(why, sizeof why) != BERTH_OK);
+		      timeline_stop(TIMELINE_CALLER, why, sizeof why) != BERTH_OK);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
@@ -506,6 +573,8 @@ int main(void)
 	tcase_set_timeout(line, 60);
 	tcase_add_checked_fixture(line, enter, clean);
 	tcase_add_test(line, few_events);
+	tcase_add_test(line, steps);
+	tcase_add_test(line, of_the_job);
 	tcase_add_test(line, many_names);
 	tcase_add_test(line, cut);
 	tcase_add_test(line, of_threads);

@@ -1,0 +1,56 @@
+#include "agent/ranks/timeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/str.h"
+
+int timeline_open(struct rank_timeline *t, uint32_t first, uint32_t last)
+{
+	const char *folder = getenv("TMPDIR");
+	char *name = xasprintf("%s/berth-timeline-XXXXXX",
+			       folder && *folder ? folder : "/tmp");
+	const int fd = mkostemp(name, O_CLOEXEC), error = errno;
+
+	*t = (struct rank_timeline){ .fd = fd };
+	if (fd >= 0) {
+		unlink(name);
+		snprintf(t->text, sizeof t->text, "%u-%u:/proc/%d/fd/%d", first, last,
+			 (int)getpid(), fd);
+	}
+	free(name);
+	return fd < 0 ? error : 0;
+}
+
+void timeline_tell(const struct rank_timeline *t, struct env_paths *to)
+{
+	to->timeline = *t->text ? t->text : NULL;
+}
+
+bool timeline_send(struct rank_timeline *t, struct io *io, uint32_t rank)
+{
+	while (*t->text) {
+		const size_t n = io_send_file(io, t->fd, t->sent, rank, WIRE_TIMELINE);
+
+		t->sent += n;
+		if (!n)
+			return lseek(t->fd, 0, SEEK_END) <= (off_t)t->sent;
+	}
+	return true;
+}
+
+void timeline_again(struct rank_timeline *t)
+{
+	t->sent = 0;
+	if (*t->text && ftruncate(t->fd, 0))
+		timeline_free(t);
+}
+
+void timeline_free(struct rank_timeline *t)
+{
+	if (*t->text)
+		close(t->fd);
+	*t = (struct rank_timeline){ 0 };
+}
