@@ -493,6 +493,7 @@ static void acts_restart(struct job *j)
 {
 	const bool resized = j->growth.resizes;
 	struct plan next = { 0 };
+	struct str why = { 0 };
 
 	if (job_plan_next(
 		    j, &next)) { /* that has been said, and the status is the cause's */
@@ -507,6 +508,9 @@ static void acts_restart(struct job *j)
 	j->epoch++;
 	if (!resized)
 		messages_note_restart(j);
+	report_reason(&why, j);
+	if (why.len)
+		account_loss(&j->account, clock_ns(), why.s);
 	j->growth.resizes = false;
 	j->growth.left_out = 0;
 	j->ended = j->failed = 0;
@@ -519,7 +523,9 @@ static void acts_restart(struct job *j)
 	report_restart(j, resized);
 	events_begin(j->events, "restart");
 	events_number(j->events, "epoch", j->epoch);
+	events_text(j->events, "text", why.len ? why.s : NULL);
 	events_end(j->events);
+	str_free(&why);
 	acts_launch(j);
 }
 

@@ -407,6 +407,7 @@ static void rank_again(struct job *j, struct host *h, uint32_t rank)
 	events_begin(j->events, "rank starts again");
 	events_number(j->events, "rank", rank);
 	events_number(j->events, "life", m.life);
+	events_text(j->events, "text", account_last_loss(&j->account));
 	events_end(j->events);
 	AGENTS_SEND(h, start, &m);
 	if (m.joins)

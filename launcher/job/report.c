@@ -468,6 +468,8 @@ void report_left(struct job *j, const struct host *h)
 	struct str out = { 0 };
 	uint32_t others;
 
+	if (h->state == HOST_LOST)
+		account_loss(&j->account, clock_ns(), h->err.text);
 	if (j->request->verbosity < 0)
 		return;
 	if (h->state == HOST_LOST)
@@ -497,9 +499,10 @@ void report_replaced(struct job *j, uint32_t rank)
 	struct str out = { 0 };
 	struct err e = { 0 };
 
+	report_describe(j, rank, &e);
+	account_loss(&j->account, clock_ns(), e.text);
 	if (j->request->verbosity < 0)
 		return;
-	report_describe(j, rank, &e);
 	str_addf(&out, "runner: %s", e.text);
 	add_last_lines(&out, j, rank, &e);
 	str_add(&out, "\n  it starts again: restart ");
@@ -557,6 +560,7 @@ static void report_summary(struct job *j, int status, const struct verdict *verd
 		.begin_ns = j->account.begin_ns,
 		.end_ns = clock_ns(),
 		.restarts = j->account.restarts.all,
+		.losses = &j->account.losses,
 		.logs = j->request->output.dir,
 		.verdict = verdict,
 		.host = names,

@@ -12,8 +12,40 @@ void account_cause(struct account *a, const char *cause)
 	a->cause = cause ? xstrdup(cause) : NULL;
 }
 
+/* The place of loss I of all. */
+static size_t loss_place(size_t i)
+{
+	return i < LOSSES_FIRST ? i : LOSSES_FIRST + (i - LOSSES_FIRST) % LOSSES_LAST;
+}
+
+/* Loss I of those that are kept, in the order of time; NULL: there are no more. */
+static const struct loss *loss_kept(const struct losses *l, size_t i)
+{
+	if (i >= LOSSES_FIRST && l->n > LOSSES_KEPT)
+		i += l->n - LOSSES_KEPT;
+	return i < l->n ? &l->v[loss_place(i)] : NULL;
+}
+
+void account_loss(struct account *a, uint64_t at_ns, const char *text)
+{
+	struct losses *l = &a->losses;
+	struct loss *to = &l->v[loss_place(l->n++)];
+
+	free(to->text);
+	*to = (struct loss){ at_ns, xstrdup(text) };
+}
+
+const char *account_last_loss(const struct account *a)
+{
+	const size_t n = a->losses.n;
+
+	return n ? a->losses.v[loss_place(n - 1)].text : NULL;
+}
+
 void account_free(struct account *a)
 {
+	for (size_t i = 0; i < LOSSES_KEPT; i++)
+		free(a->losses.v[i].text);
 	free(a->usage);
 	record_free(&a->record);
 	free(a->cause);
@@ -81,6 +113,19 @@ static void text_host(struct str *out, const struct summary *s, size_t i, int wi
 		 end[1]);
 }
 
+static void text_losses(struct str *out, const struct summary *s)
+{
+	const struct losses *l = s->losses;
+	const struct loss *loss;
+
+	for (size_t i = 0; (loss = loss_kept(l, i)); i++) {
+		if (i == LOSSES_FIRST && l->n > LOSSES_KEPT)
+			str_addf(out, "\n  ... and %zu more", l->n - LOSSES_KEPT);
+		str_addf(out, "\n  lost after %.1f s: %s",
+			 summary_seconds(s, loss->at_ns), loss->text);
+	}
+}
+
 void summary_text(struct str *out, const struct summary *s)
 {
 	int width = 4; /* of the longest name */
@@ -89,6 +134,7 @@ void summary_text(struct str *out, const struct summary *s)
 	str_addf(out, "summary: status %d after %.1f s, %u restart%s", s->status,
 		 summary_seconds(s, s->end_ns), s->restarts,
 		 s->restarts == 1 ? "" : "s");
+	text_losses(out, s);
 	if (s->cause)
 		str_addf(out, "\n  cause: %s", s->cause);
 	if (s->logs)
@@ -120,6 +166,22 @@ static void json_end(struct str *out, const struct summary *s, const char *key,
 		str_addf(out, ", \"%s\": null", key);
 }
 
+static void json_losses(struct str *out, const struct summary *s)
+{
+	const struct losses *l = s->losses;
+	const struct loss *loss;
+
+	str_add(out, ", \"losses\": [");
+	for (size_t i = 0; (loss = loss_kept(l, i)); i++) {
+		str_addf(out, "%s{\"at_s\": %.6f", i ? ", " : "",
+			 summary_seconds(s, loss->at_ns));
+		json_text(out, "cause", loss->text);
+		str_add(out, "}");
+	}
+	str_addf(out, "], \"losses_left_out\": %zu",
+		 l->n > LOSSES_KEPT ? l->n - LOSSES_KEPT : 0);
+}
+
 void summary_json(struct str *out, const struct summary *s)
 {
 	const char *comma = "";
@@ -130,6 +192,7 @@ void summary_json(struct str *out, const struct summary *s)
 	json_text(out, "cause", s->cause);
 	str_addf(out, ", \"wall_s\": %.6f, \"restarts\": %u",
 		 summary_seconds(s, s->end_ns), s->restarts);
+	json_losses(out, s);
 	json_text(out, "logs", s->logs);
 	str_add(out, ", \"hosts\": [");
 	for (size_t i = 0; i < s->n; i++) {

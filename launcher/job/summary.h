@@ -32,6 +32,17 @@ struct live_view {
 	bool table, closed; /* the table of --top; nothing is shown any more */
 };
 
+enum { LOSSES_FIRST = 10, LOSSES_LAST = 10, LOSSES_KEPT = LOSSES_FIRST + LOSSES_LAST };
+
+/* Each time that ranks started again, or others went on without them. */
+struct losses {
+	struct loss {
+		uint64_t at_ns; /* of our clock */
+		char *text;
+	} v[LOSSES_KEPT]; /* behind the first ones: a ring */
+	size_t n;         /* all of them */
+};
+
 /* Notes of a job while it runs. */
 struct account {
 	uint64_t begin_ns;
@@ -40,6 +51,7 @@ struct account {
 	struct live_view view;
 	struct report_file *report; /* --report; NULL: none */
 	struct timeline *timeline;  /* --timeline; NULL: none */
+	struct losses losses;
 	char *cause; /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;
@@ -51,6 +63,10 @@ struct account {
 
 /* CAUSE, which is copied; NULL: none, in a new epoch. */
 void account_cause(struct account *a, const char *cause);
+/* One loss more, with its cause. */
+void account_loss(struct account *a, uint64_t at_ns, const char *text);
+/* The cause of the last one, or NULL. */
+const char *account_last_loss(const struct account *a);
 void account_free(struct account *a);
 
 /* One rank ended at END_NS. */
@@ -64,6 +80,7 @@ struct summary {
 	const char *cause; /* NULL: none */
 	uint64_t begin_ns, end_ns;
 	uint32_t restarts;
+	const struct losses *losses;
 	const char *logs; /* a folder, or NULL */
 	const struct verdict *verdict;
 	const char *const *host; /* names of hosts[0..n) */

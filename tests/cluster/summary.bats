@@ -35,7 +35,7 @@ summary() { # FILE CODE
 import json, sys
 s = json.load(sys.stdin)
 h = {x["host"]: x for x in s["hosts"]}
-assert set(s) == {"job", "status", "cause", "wall_s", "restarts", "logs", "hosts", "verdict"}, s
+assert set(s) == {"job", "status", "cause", "wall_s", "restarts", "losses", "losses_left_out", "logs", "hosts", "verdict"}, s
 assert len(s["job"]) == 32 and s["wall_s"] >= 0, s
 for x in s["hosts"]:
     assert {x["cpu_by"], x["peak_by"]} <= {"wait4", "cgroup"} and x["cpu_s"] >= 0, x

@@ -7,6 +7,7 @@ enum { SECOND = 1000000000, MIB = 1 << 20 };
 
 static struct usage u[3];
 static const char *const hosts[] = { "n1", "spare", "longer2" };
+static struct account account;
 static struct summary s;
 static const struct verdict none;
 static struct str out;
@@ -21,12 +22,15 @@ static void setup(void)
 			      .host = hosts,
 			      .usage = u,
 			      .verdict = &none,
+			      .losses = &account.losses,
 			      .n = 3 };
 }
 
 static void teardown(void)
 {
 	str_free(&out);
+	account_free(&account);
+	account = (struct account){ 0 };
 }
 
 static uint64_t at(double seconds)
@@ -141,7 +145,8 @@ START_TEST(json)
 		str_text(&out),
 		"{\"job\": \"ab12\", \"status\": 241, \"cause\": \"a "
 		"\\\"host\\\"\\u000a\", "
-		"\"wall_s\": 12.000000, \"restarts\": 0, \"logs\": null, \"hosts\": ["
+		"\"wall_s\": 12.000000, \"restarts\": 0, \"losses\": [], "
+		"\"losses_left_out\": 0, \"logs\": null, \"hosts\": ["
 		"{\"ranks\": 2, \"host\": \"n1\", \"cpu_s\": 2.000000, \"cpu_by\": "
 		"\"wait4\", "
 		"\"peak_bytes\": null, \"peak_by\": \"wait4\", \"first_end_s\": "
@@ -152,6 +157,33 @@ START_TEST(json)
 		"\"peak_bytes\": 536870912, \"peak_by\": \"cgroup\", \"first_end_s\": "
 		"null, "
 		"\"last_end_s\": null}], \"verdict\": []}");
+}
+END_TEST
+
+/* The first ten and the last ten are kept. */
+START_TEST(losses)
+{
+	char line[32];
+
+	ck_assert_ptr_null(account_last_loss(&account));
+	for (int i = 0; i < 33; i++) {
+		snprintf(line, sizeof line, "rank %d \"fell\"", i);
+		account_loss(&account, at(i * 0.25), line);
+	}
+	ck_assert_str_eq(account_last_loss(&account), "rank 32 \"fell\"");
+	summary_text(&out, &s);
+	ck_assert(strstr(str_text(&out), ", 0 restarts\n"
+					 "  lost after 0.0 s: rank 0 \"fell\"\n"));
+	ck_assert(strstr(str_text(&out), "  lost after 2.2 s: rank 9 \"fell\"\n"
+					 "  ... and 13 more\n"
+					 "  lost after 5.8 s: rank 23 \"fell\"\n"));
+	ck_assert(strstr(str_text(&out), "  lost after 8.0 s: rank 32 \"fell\""));
+	out.len = 0;
+	summary_json(&out, &s);
+	ck_assert(strstr(str_text(&out),
+			 "\"losses\": [{\"at_s\": 0.000000, \"cause\": "
+			 "\"rank 0 \\\"fell\\\"\"}, {\"at_s\": 0.250000"));
+	ck_assert(strstr(str_text(&out), "\"}], \"losses_left_out\": 13, \"logs\""));
 }
 END_TEST
 
@@ -181,6 +213,7 @@ int main(void)
 	tcase_add_test(t, text_of_nothing);
 	tcase_add_test(t, text_of_a_host_that_said_nothing);
 	tcase_add_test(t, json);
+	tcase_add_test(t, losses);
 	tcase_add_test(t, nothing_ends_after_the_job);
 	suite_add_tcase(suite, t);
 	r = srunner_create(suite);
