@@ -225,9 +225,9 @@ static uint64_t records_last_ns(const struct server *s, uint32_t local,
 	return op.ended > op.begun ? op.ended : op.begun;
 }
 
-void op_records_tell(const struct server *s, uint32_t local)
+void op_records_tell(struct server *s, uint32_t local)
 {
-	const struct member *m = &s->member[local];
+	struct member *m = &s->member[local];
 	struct boot_memory head;
 	struct boot_rank rank;
 	struct wire_rank_ops w;
@@ -235,6 +235,7 @@ void op_records_tell(const struct server *s, uint32_t local)
 	if (!m->init_round || !read_rank(s, local, &head, &rank) ||
 	    !atomic_load(&rank.number) || !atomic_load(&rank.first_ns))
 		return;
+	m->has_worked = true;
 	w = (struct wire_rank_ops){
 		.epoch = s->job->epoch,
 		.rank = s->job->ranks.v[local],

@@ -248,7 +248,12 @@ const char *server_ended(struct server *s, size_t local, bool failed)
 	return why ? why : why_pmix;
 }
 
-pid_t server_tell_ops(const struct server *s, size_t local)
+bool server_idle(const struct server *s, size_t local)
+{
+	return s && s->member[local].init_round && !s->member[local].has_worked;
+}
+
+pid_t server_tell_ops(struct server *s, size_t local)
 {
 	if (!s)
 		return 0;
@@ -264,7 +269,7 @@ void server_another_life(struct server *s, size_t local, bool joins)
 		return;
 	m->ended = false;
 	m->joins = joins;
-	m->dies = false;
+	m->dies = m->has_worked = false;
 	m->round = NULL;
 }
 

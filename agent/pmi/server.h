@@ -83,6 +83,9 @@ void server_another_life(struct server *s, size_t local, bool joins);
 /* *LOCAL is to be ended, and was not named before: it has called MPI_Abort, and waits;
  * or it cannot come out of MPI_Init, as one that it waits for there has ended. */
 bool server_ends(struct server *s, size_t *local);
+/* Local rank LOCAL was in a world in this life or an earlier one, and has begun no
+ * operation in this one. */
+bool server_idle(const struct server *s, size_t local);
 /* The last operation of local rank LOCAL in libberth, 0: none; of its last 64, how many
  * are not over. */
 void server_progress(const struct server *s, size_t local, uint32_t *number,
@@ -93,7 +96,7 @@ uint64_t server_aborted(const struct server *s, size_t local, int *code,
 			const char **text);
 /* Sends `rank_ops` of local rank LOCAL, if it has done an operation.  Returns the
  * process that has joined, as it says; 0: none has. */
-pid_t server_tell_ops(const struct server *s, size_t local);
+pid_t server_tell_ops(struct server *s, size_t local);
 /* host_map, modex_request, modex_data, found, event, exchange_data, exchange_failed,
  * lost, world, wanted, query, missing.  0, or -1 with E: the
  * launcher broke the protocol. */

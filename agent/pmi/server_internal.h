@@ -41,6 +41,7 @@ struct member {
 	uint32_t place;           /* of those of this host in it */
 	enum member_state state;
 	bool ended;
+	bool has_worked; /* in this life: an operation began */
 	bool is_elastic; /* it has said so */
 	bool joins; /* a later life, in no world yet: it comes to the others' next */
 	struct client *client; /* from JOINING to JOINED */
@@ -259,7 +260,7 @@ void op_records_missing(struct server *s, const struct wire_missing *m);
 void op_records_send(const struct server *s, uint32_t local);
 void op_records_query(const struct server *s);
 /* Sends `rank_ops` of local rank LOCAL, if it has done an operation. */
-void op_records_tell(const struct server *s, uint32_t local);
+void op_records_tell(struct server *s, uint32_t local);
 /* The process of local rank LOCAL, as it says; 0: none has joined. */
 pid_t op_records_pid(const struct server *s, uint32_t local);
 /* Local rank LOCAL says that it gave up because another was lost. */

@@ -303,18 +303,21 @@ static void say_mpi_end(struct ranks *r, size_t local, int status,
 }
 
 /* A rank that soon dies so may have inherited what breaks it. */
-static void blame_warm(struct ranks *r, const struct rank *one, int status)
+static void blame_warm(struct ranks *r, size_t local, int status)
 {
 	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGFPE };
 	enum { EARLY_MS = 10000 };
+	const struct rank *one = &r->v[local];
+	bool early = WIFEXITED(status) && status && server_idle(r->server, local);
 
-	if (one->warm < 0 || !WIFSIGNALED(status) ||
-	    clock_ms() - one->started_ms > EARLY_MS)
+	if (one->warm < 0)
 		return;
 	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-		if (WTERMSIG(status) == signals[i])
-			warm_drop(r->warm, one->warm,
-				  "a rank that was forked from it died early");
+		early |= WIFSIGNALED(status) && WTERMSIG(status) == signals[i] &&
+			 clock_ms() - one->started_ms <= EARLY_MS;
+	if (early)
+		warm_drop(r->warm, one->warm,
+			  "a rank that was forked from it died early");
 }
 
 static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reaped_ns,
@@ -335,7 +338,7 @@ static void rank_exited(struct ranks *r, size_t local, int status, uint64_t reap
 		.peak_bytes = (uint64_t)used->ru_maxrss * 1024,
 	};
 
-	blame_warm(r, one, status);
+	blame_warm(r, local, status);
 	m.oom = kill9 && !one->killed && oom_risen(&r->oom);
 	if (m.oom)
 		oom_why(&r->oom, &why);

@@ -113,28 +113,22 @@ static void text_host(struct str *out, const struct summary *s, size_t i, int wi
 		 end[1]);
 }
 
-static void text_losses(struct str *out, const struct summary *s)
+void summary_text(struct str *out, const struct summary *s)
 {
 	const struct losses *l = s->losses;
 	const struct loss *loss;
-
-	for (size_t i = 0; (loss = loss_kept(l, i)); i++) {
-		if (i == LOSSES_FIRST && l->n > LOSSES_KEPT)
-			str_addf(out, "\n  ... and %zu more", l->n - LOSSES_KEPT);
-		str_addf(out, "\n  lost after %.1f s: %s",
-			 summary_seconds(s, loss->at_ns), loss->text);
-	}
-}
-
-void summary_text(struct str *out, const struct summary *s)
-{
 	int width = 4; /* of the longest name */
 	bool head = false;
 
 	str_addf(out, "summary: status %d after %.1f s, %u restart%s", s->status,
 		 summary_seconds(s, s->end_ns), s->restarts,
 		 s->restarts == 1 ? "" : "s");
-	text_losses(out, s);
+	for (size_t i = 0; (loss = loss_kept(l, i)); i++) {
+		if (i == LOSSES_FIRST && l->n > LOSSES_KEPT)
+			str_addf(out, "\n  ... and %zu more", l->n - LOSSES_KEPT);
+		str_addf(out, "\n  lost after %.1f s: %s",
+			 summary_seconds(s, loss->at_ns), loss->text);
+	}
 	if (s->cause)
 		str_addf(out, "\n  cause: %s", s->cause);
 	if (s->logs)

@@ -463,6 +463,27 @@ ended_with() {
 	[ "$output $(imports)" = $'True\nTrue\nTrue 1' ]
 }
 
+# bats test_tags=all
+@test "a rank that failed in its world before it did anything: the next life is cold" {
+	cat > job.py <<- 'P'
+		import sys
+		before = "counted" in sys.modules
+		import os, counted, berth
+		berth.init()
+		if sys.argv[1] == "late":
+		    berth.broadcast_object(1, 0)
+		if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+		    sys.exit(1)
+		print(before)
+	P
+	warm 0 --restarts 1 -np 2 -x "PYTHONPATH=$ROOT/lib/python" -x "BERTH_LIBRARY=$BUILD/lib/libberth.so" "$PY" job.py early
+	was_cold "a rank that was forked from it died early"
+	[ "$output" = $'False\nFalse' ]
+	warm 0 --restarts 1 -np 2 -x "PYTHONPATH=$ROOT/lib/python" -x "BERTH_LIBRARY=$BUILD/lib/libberth.so" "$PY" job.py late
+	was_warm
+	[ "$output" = $'True\nTrue' ]
+}
+
 @test "a rank that a fault soon ended: the next life is cold, and that is said" {
 	cat > job.py <<- 'P'
 		import sys
