@@ -376,11 +376,10 @@ const struct option option_table[] = {
 		  "this machine. The files get the bytes as they come, without labels. N has as "
 		  "many digits as the highest rank. In DIR %r stands for the rank (or %t; %4r has "
 		  "at least 4 digits, %R as many as the highest rank), %h for the host (or %N), %l "
-		  "for the local rank, %e for the start of the ranks (1, and one more with each "
-		  "restart), %j for the job id and %% for %. Without %e all starts write to the same "
-		  "files. With %r, or with %h and %l, "
-		  "the name is that of a file: log.%r has stdout of the rank, and log.%r.err its "
-		  "stderr. With %j alone each job has a folder of its own. Files of an earlier run "
+		  "for the local rank, %e for the life of the rank (1, and one more each time that it "
+		  "starts), %j for the job id and %% for %. Without %e all lives of a rank write to the "
+		  "same files. With %r, or with %h and %l, the name is that of a file: log.%r has stdout "
+		  "of the rank, and log.%r.err its stderr. With %j alone each job has a folder of its own. Files of an earlier run "
 		  "are moved: DIR/rank.N to DIR/run.1, then DIR/run.2 and so on; log.0 to log.0.1. "
 		  "Nothing is written to a file of another user." },
 	{ "--tag --tag-output -l --label --prepend-rank", NULL, TOPIC_output, OPTION_SWITCH,

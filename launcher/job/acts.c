@@ -167,9 +167,9 @@ static int open_output(struct job *j)
 
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		rank[i] = (struct log_rank){ j->agents.host[j->plan.rank[i].host].name,
-					     j->plan.rank[i].local };
+					     j->plan.rank[i].local, 0 };
 	for (uint32_t i = j->plan.np; i < most; i++) /* it has no host yet */
-		rank[i] = (struct log_rank){ "later", i };
+		rank[i] = (struct log_rank){ "later", i, 0 };
 	rc = output_open(&j->output, j->base, j->request, most, rank, j->spec.job_id,
 			 &events, j, &j->err);
 	free(rank);

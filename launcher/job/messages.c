@@ -245,6 +245,7 @@ static const char *on_started(struct job *j, struct host *h,
 			      const struct wire_started *m)
 {
 	struct rank *r;
+	struct err e;
 
 	if (!job_has_rank(j, h, m->rank))
 		return not_its;
@@ -253,8 +254,10 @@ static const char *on_started(struct job *j, struct host *h,
 		return "'started' message of a rank that was not told to start";
 	r->pid = m->pid;
 	r->bound = messages_shown(m->cpus);
-	if (r->starts)
-		output_rank_again(j->output, m->rank);
+	if (r->starts && output_rank_again(j->output, m->rank, &e)) {
+		report_error(j, &e);
+		j->disk_failed = true;
+	}
 	leave_starting(j, r, RANK_RUNNING);
 	timeline_begin(j->account.timeline, j->epoch, m->rank, h);
 	events_begin(j->events, "rank started");

@@ -88,7 +88,7 @@ static int logfiles_expand(struct str *out, const struct log_names *names,
 		if (c == 'h' || c == 'N')
 			str_add(out, r->host);
 		if (c == 'e')
-			str_addf(out, "%0*u", width, names->epoch);
+			str_addf(out, "%0*u", width, names->epoch + r->again);
 		if (c == 'j')
 			str_add(out, names->job);
 		if (c == '%')
@@ -250,13 +250,14 @@ static int logfiles_by_name(const void *a, const void *b)
 
 /* Ranks share folders, and each folder is read once.  (4096 ranks in a folder with 5000
  * other files: 0.4 s; with one look for each rank 6.8.) */
-static int move_folders(struct logfiles *f, struct str *note, struct err *e)
+static int move_folders(struct logfiles *f, uint32_t first, uint32_t end,
+			struct str *note, struct err *e)
 {
 	struct str path = { 0 }, why = { 0 };
 	struct strv folder = { 0 };
 	int rc = 0;
 
-	for (uint32_t i = 0; i < f->names.np && !rc; i++) {
+	for (uint32_t i = first; i < end && !rc; i++) {
 		path.len = 0;
 		rc = logfiles_expand(&path, &f->names, i, e);
 		strv_add(&folder, str_text(&path));
@@ -297,13 +298,15 @@ static int move_file(struct logfiles *f, const char *path, struct str *note,
 
 /* ---- opening ---- */
 
-/* Each file of each rank is made, or what stands in its way is moved. */
-static int for_each(struct logfiles *f, bool make, struct str *note, struct err *e)
+/* Each file of the ranks FIRST to END - 1 is made, or what stands in its way is
+ * moved. */
+static int for_each(struct logfiles *f, uint32_t first, uint32_t end, bool make,
+		    struct str *note, struct err *e)
 {
 	struct str path = { 0 }, why = { 0 };
 	int rc = 0, fd;
 
-	for (uint32_t i = 0; i < 2 * f->names.np && !rc; i++) {
+	for (uint32_t i = 2 * first; i < 2 * end && !rc; i++) {
 		path.len = why.len = 0;
 		rc = logfiles_name(&path, &f->names, i / 2, i % 2 + 1, e);
 		if (rc)
@@ -326,17 +329,20 @@ static int for_each(struct logfiles *f, bool make, struct str *note, struct err 
 	return rc;
 }
 
-static int logfiles_make(struct logfiles *f, struct str *note, struct err *e)
+static int logfiles_make(struct logfiles *f, uint32_t first, uint32_t end,
+			 struct str *note, struct err *e)
 {
-	const int moved = is_file(f->names.pattern) ? for_each(f, false, note, e)
-						    : move_folders(f, note, e);
+	const int moved = is_file(f->names.pattern)
+				  ? for_each(f, first, end, false, note, e)
+				  : move_folders(f, first, end, note, e);
 
-	return moved || for_each(f, true, note, e) ? -1 : 0;
+	return moved || for_each(f, first, end, true, note, e) ? -1 : 0;
 }
 
-static void logfiles_close(struct logfiles *f)
+/* Those of the ranks FIRST to END - 1. */
+static void logfiles_close(struct logfiles *f, uint32_t first, uint32_t end)
 {
-	for (size_t i = 0; i < 2 * (size_t)f->names.np; i++) {
+	for (size_t i = 2 * (size_t)first; i < 2 * (size_t)end; i++) {
 		if (f->fd[i] >= 0)
 			close(f->fd[i]);
 		f->fd[i] = -1;
@@ -348,9 +354,19 @@ int logfiles_restart(struct logfiles *f, uint32_t epoch, struct str *note,
 {
 	if (!f || !has_letter(f->names.pattern, "e"))
 		return 0;
-	logfiles_close(f);
+	logfiles_close(f, 0, f->names.np);
 	f->names.epoch = epoch;
-	return logfiles_make(f, note, e);
+	return logfiles_make(f, 0, f->names.np, note, e);
+}
+
+int logfiles_rank_again(struct logfiles *f, uint32_t rank, struct str *note,
+			struct err *e)
+{
+	if (!f || !has_letter(f->names.pattern, "e"))
+		return 0;
+	logfiles_close(f, rank, rank + 1);
+	f->names.rank[rank].again++;
+	return logfiles_make(f, rank, rank + 1, note, e);
 }
 
 int logfiles_open(struct logfiles **files, const struct log_names *names,
@@ -373,14 +389,14 @@ int logfiles_open(struct logfiles **files, const struct log_names *names,
 			needed += HOST_FDS;
 	f->keep_fds = needed < limit.rlim_cur;
 	*files = f;
-	return logfiles_make(f, note, e);
+	return logfiles_make(f, 0, names->np, note, e);
 }
 
 void logfiles_free(struct logfiles *f)
 {
 	if (!f)
 		return;
-	logfiles_close(f);
+	logfiles_close(f, 0, f->names.np);
 	free(f->fd);
 	free(f->names.rank);
 	free(f);

@@ -7,11 +7,11 @@
  *   %r %t     rank                  %R     rank with as many digits as the last one
  *   %h %N     host, at the first start of the rank
  *   %l        local rank            %j     job id                 %%     %
- *   %e        epoch: 1, and one more with each restart
+ *   %e        life: 1, and one more with each start of the rank
  * A number behind the % is the least number of digits, as in %4r.
  *
  * Files of an earlier run are kept: DIR/rank.* move to DIR/run.1, then to DIR/run.2 and
- * so on, FILE to FILE.1.  All epochs of one job write to the same files, unless their
+ * so on, FILE to FILE.1.  All lives of a rank write to the same files, unless their
  * names have %e.
  *
  * Bytes are written as they came, without labels, before logfiles_write() returns.  So
@@ -39,7 +39,8 @@ struct log_names {
 	struct log_rank {
 		const char *host;
 		uint32_t local;
-	} * rank; /* rank[0..np) */
+		uint32_t again; /* so often it started alone */
+	} * rank;               /* rank[0..np) */
 	uint32_t epoch;
 };
 
@@ -60,6 +61,10 @@ int logfiles_open(struct logfiles **f, const struct log_names *names, struct str
  * as in logfiles_open().  Does nothing if F is NULL.  0, or -1 with E. */
 int logfiles_restart(struct logfiles *f, uint32_t epoch, struct str *note,
 		     struct err *e);
+
+/* RANK starts again alone: with %e, the same for its files. */
+int logfiles_rank_again(struct logfiles *f, uint32_t rank, struct str *note,
+			struct err *e);
 
 /* N bytes that RANK wrote to stream 1 or 2.  Does nothing if F is NULL. */
 void logfiles_write(struct logfiles *f, uint32_t rank, unsigned stream, const char *p,

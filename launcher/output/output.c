@@ -435,8 +435,18 @@ static void forget_tails(struct output *o)
 		forget_tail(o, i);
 }
 
-void output_rank_again(struct output *o, uint32_t rank)
+static void say_old_files(struct output *o, struct str *note)
 {
+	if (note->len && o->request->verbosity >= 0)
+		output_note(o, "runner: --output-filename: %s", note->s);
+	str_free(note);
+}
+
+int output_rank_again(struct output *o, uint32_t rank, struct err *e)
+{
+	struct str note = { 0 };
+	int rc;
+
 	for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++) {
 		struct line_stream *s = &o->stream[i];
 		struct lines *l = &queue_of(o, s)->lines;
@@ -450,13 +460,9 @@ void output_rank_again(struct output *o, uint32_t rank)
 	forget_tail(o, rank);
 	if (o->nccl)
 		nccl_log_again(o->nccl, rank);
-}
-
-static void say_old_files(struct output *o, struct str *note)
-{
-	if (note->len && o->request->verbosity >= 0)
-		output_note(o, "runner: --output-filename: %s", note->s);
-	str_free(note);
+	rc = logfiles_rank_again(o->files, rank, &note, e);
+	say_old_files(o, &note);
+	return rc;
 }
 
 int output_restart(struct output *o, uint32_t epoch, struct err *e)

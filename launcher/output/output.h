@@ -42,8 +42,9 @@ void output_data(struct output *o, uint32_t host, uint32_t rank, unsigned stream
 
 /* No more output will come: pass on the lines that have no end. */
 void output_finish(struct output *o);
-/* RANK has started again: end its last line, if that has no end; forget its tail. */
-void output_rank_again(struct output *o, uint32_t rank);
+/* RANK has started again: end its last line, if that has no end; forget its tail; begin
+ * further files, if their names have the life.  0, or -1 with E. */
+int output_rank_again(struct output *o, uint32_t rank, struct err *e);
 /* All ranks start again, as EPOCH: forget the tails and times of the ranks before, and
  * open files of this epoch if their names have its number.  0, or -1 with E. */
 int output_restart(struct output *o, uint32_t epoch, struct err *e);

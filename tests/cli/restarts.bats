@@ -63,6 +63,23 @@ r() { timeout -k 5 30 "$RUNNER" --no-tag "$@" < /dev/null 2> "$T/err"; }
 	[ "$(wc -l < "$T/log/1/rank.0/stdout")" = 1 ]
 }
 
+@test "%e: one rank that starts again alone, then all" {
+	cat > "$T/lives" <<- 'EOF'
+		echo "rank $BERTH_RANK"
+		mkdir "$1/$BERTH_RANK" 2> /dev/null || exec mkdir "$1/again"
+		[ "$BERTH_RANK" = 0 ] || exit 3
+		until [ -d "$1/again" ]; do sleep 0.05; done
+	EOF
+	mkdir "$T/ran"
+	run -0 r --restarts 1 --replace alone --output-filename "$T/log/%r.%e" -np 2 bash "$T/lives" "$T/ran"
+	[ "$(cd "$T/log" && printf '%s ' *)" = "0.1 0.1.err 1.1 1.1.err 1.2 1.2.err " ]
+	[ "$(cat "$T/log/1.1" "$T/log/1.2")" = $'rank 1\nrank 1' ]
+	# the files of an earlier run are moved, rank by rank
+	rm -r "$T/ran"/*
+	run -0 r --restarts 1 --replace alone --output-filename "$T/log/%r.%e" -np 2 bash "$T/lives" "$T/ran"
+	[ -e "$T/log/1.2.1" ]
+}
+
 @test "no failure, no restart; 0 is none" {
 	run -0 r --restarts 5 -np 2 sh -c 'echo here'
 	[ "$output" = $'here\nhere' ]

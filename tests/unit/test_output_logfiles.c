@@ -51,7 +51,7 @@ static struct log_names names_of(const char *pattern)
 	struct log_names n = { pattern, "c00kie", NP, xcalloc(NP, sizeof *n.rank), 7 };
 
 	for (uint32_t i = 0; i < NP; i++)
-		n.rank[i] = (struct log_rank){ i % 2 ? "n1" : "n0", i / 2 };
+		n.rank[i] = (struct log_rank){ i % 2 ? "n1" : "n0", i / 2, 0 };
 	return n;
 }
 

@@ -170,7 +170,7 @@ static void rig_open(struct rig *g, enum where where, uint32_t np)
 		few_files(g, true);
 	rank = xcalloc(np, sizeof *rank);
 	for (uint32_t i = 0; i < np; i++)
-		rank[i] = (struct log_rank){ i % 2 ? "odd" : "even", i / 2 };
+		rank[i] = (struct log_rank){ i % 2 ? "odd" : "even", i / 2, 0 };
 	g->rc = output_open(&g->o, g->base, &g->r, np, rank, "c00kie", &events, g,
 			    &g->err);
 	free(rank);
