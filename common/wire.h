@@ -35,6 +35,8 @@ enum wire_stream {
 	WIRE_NCCL_LOG, /* with JOB_NCCL_LOG */
 	WIRE_TIMELINE  /* once the rank has ended; if the job asks for one */
 };
+/* Bytes of the timeline of one life of a rank; lib/core/timeline.c writes no more. */
+enum { WIRE_TIMELINE_MAX = 256 << 20 };
 /* The job's key; a rank's text in a fence, with its NUL; texts in one frame. */
 enum { WIRE_KEY_BYTES = 32, WIRE_TEXT_MAX = 2048, WIRE_PART_MAX = 1 << 20 };
 /* Limits of what a peer may ask for: ranks of one job; ranks, CPUs or GPUs of one host;

@@ -31,7 +31,7 @@ void timeline_tell(const struct rank_timeline *t, struct env_paths *to)
 
 bool timeline_send(struct rank_timeline *t, struct io *io, uint32_t rank)
 {
-	while (*t->text) {
+	while (*t->text && t->sent < WIRE_TIMELINE_MAX) {
 		const size_t n = io_send_file(io, t->fd, t->sent, rank, WIRE_TIMELINE);
 
 		t->sent += n;

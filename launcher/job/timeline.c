@@ -14,6 +14,7 @@ struct part {
 	struct timeline *of;
 	struct trace_input in; /* its strings are ours */
 	uint32_t rank;
+	uint64_t bytes;
 	struct chunk {
 		uint64_t at, n; /* in the file */
 	} * v;
@@ -204,6 +205,9 @@ bool timeline_data(struct timeline *t, uint32_t rank, const struct host *h,
 	if (!t || rank >= t->ranks || !t->now[rank])
 		return false;
 	p = t->now[rank];
+	p->bytes += n;
+	if (p->bytes > WIRE_TIMELINE_MAX + WIRE_DATA_MAX)
+		return false;
 	part_add(p, data, n);
 	p->in.end_ns = (int64_t)now;
 	if (!h->local) {

@@ -21,7 +21,7 @@ int timeline_open(struct timeline **t, const char *file, struct events **ev,
 /* RANK runs on H from now on: what comes of it until it does again is of one life. */
 void timeline_begin(struct timeline *t, uint32_t epoch, uint32_t rank,
 		    const struct host *h);
-/* N bytes of RANK's, which runs on H.  False: it never ran. */
+/* N bytes of RANK's, which runs on H.  False: it never ran, or has no more. */
 bool timeline_data(struct timeline *t, uint32_t rank, const struct host *h,
 		   const void *data, size_t n);
 /* RANK used so much until AT_NS of our clock, as the monitor sees it. */

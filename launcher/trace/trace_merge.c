@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "launcher/output/events.h"
 #include "launcher/trace/trace_json.h"
@@ -609,10 +611,16 @@ int trace_merge_files(const struct strv *files, struct err *e)
 	struct trace_input *in;
 	struct trace_report report;
 	struct str line = { 0 };
+	struct stat old;
+	bool is_new;
 	int rc;
 
 	if (files->n < 2)
 		return err_set(e, E_TRACE_FILES);
+	/* `--trace-merge *.json` would replace the first one */
+	is_new = stat(files->v[0], &old);
+	if (!is_new && S_ISREG(old.st_mode) && old.st_size)
+		return err_set(e, E_TRACE_EXISTS, files->v[0]);
 	in = xcalloc(files->n - 1, sizeof *in);
 	for (size_t i = 1; i < files->n; i++)
 		in[i - 1].path = files->v[i];
@@ -620,6 +628,8 @@ int trace_merge_files(const struct strv *files, struct err *e)
 	if (!rc) {
 		trace_report_print(&line, &report);
 		printf("%s: %s\n", files->v[0], str_text(&line));
+	} else if (is_new) {
+		unlink(files->v[0]);
 	}
 	str_free(&line);
 	free(in);

@@ -16,6 +16,7 @@ reads() { # FILE -> what is in it
 # What both forms say.
 merges() { # FILE...
 	for form in json json.gz pf pf.gz; do
+		rm -f "out.$form"
 		run -0 --separate-stderr "$RUNNER" --trace-merge "out.$form" "$@"
 		merged=$output
 		reads "out.$form"
@@ -200,6 +201,9 @@ trains() {
 	echo '[{"ph":"X",}]' > bad
 	run -2 "$RUNNER" --trace-merge out.json bad
 	says "runner: 'bad' is not a timeline: byte 11: no string"
+	[ ! -e out.json ]
+	run -2 "$RUNNER" --trace-merge bad bad
+	says "runner: --trace-merge: 'bad' is there already" "hint: name the new file first"
 	echo '[]' > good
 	run -2 "$RUNNER" --trace-merge nowhere/out.json good
 	says "runner: cannot write the timeline 'nowhere/out.json': No such file"
