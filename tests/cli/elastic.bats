@@ -19,7 +19,7 @@ trains() { # OPTION... : ELASTIC_ARGUMENT...
 	trains --events "$T/events" -np 4 : 20 0 2@10
 	says "rank 2 on '" "was ended by SIGKILL" "it starts again: restart 1 of 20" "rank 2 is back after " ": 4 ranks" \
 		"rank 2 came at step "
-	grep -q '"event": "rank starts again", "rank": 2, "life": 2}' "$T/events"
+	grep -q '"event": "rank starts again", "rank": 2, "life": 2, "text": "rank 2 on ' "$T/events"
 	grep -q '"event": "rank is back", "rank": 2, "life": 2, "ranks": 4}' "$T/events"
 }
 
