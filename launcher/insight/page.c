@@ -97,6 +97,11 @@ static void page_verdict(struct str *out, const struct facts *f)
 	else if (!v->n)
 		str_add(out, "<div class=\"card\"><span class=\"good\">&#10004;</span> "
 			     "Nothing to improve was found.</div>\n");
+	if (v->missing) {
+		str_add(out, "<p class=\"soft\">");
+		html_text(out, v->missing);
+		str_add(out, "</p>\n");
+	}
 }
 
 /* ---- the job ---- */

@@ -218,6 +218,7 @@ void record_host(struct record *r, size_t host, const struct wire_host_use *m)
 		h->first = *m;
 	h->known = true;
 	h->last = *m;
+	h->samples++;
 	h->dropped += m->dropped;
 }
 

@@ -69,7 +69,8 @@ struct rank_record {
 struct host_record {
 	struct wire_host_use first, last;
 	bool known;
-	uint64_t dropped;
+	uint64_t samples; /* that came */
+	uint64_t dropped; /* that did not, as the agent had earlier ones to send */
 };
 
 struct record {

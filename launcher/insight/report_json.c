@@ -222,6 +222,7 @@ static void json_head(struct str *out, const struct facts *f, const struct colum
 		verdict_json(out, f->verdict);
 	else
 		str_add(out, "null");
+	add_cut_member(out, "missing", f->verdict->missing);
 }
 
 void report_json(const struct facts *f, facts_put *put, void *ctx)

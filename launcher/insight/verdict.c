@@ -558,6 +558,38 @@ static bool rule_memory(struct finding *f, const struct look *l)
 	return false;
 }
 
+/* ---- what is missing ---- */
+
+/* Hosts whose agents dropped samples, the worst by name; NULL: there are none. */
+static char *verdict_missing(const struct look *l)
+{
+	const struct host_record *worst = NULL;
+	const char *name = "";
+	size_t lagged = 0;
+	struct str text = { 0 };
+
+	for (size_t i = 0; i < l->record->nhosts; i++) {
+		const struct host_record *h = &l->record->host[i];
+
+		if (!h->dropped)
+			continue;
+		lagged++;
+		if (worst && h->dropped <= worst->dropped)
+			continue;
+		worst = h;
+		name = l->host[i];
+	}
+	if (!worst)
+		return NULL;
+	str_addf(&text, "host '%s' lagged: %ju samples of %ju are missing", name,
+		 (uintmax_t)worst->dropped,
+		 (uintmax_t)(worst->dropped + worst->samples));
+	if (lagged > 1)
+		str_addf(&text, ", and some of %zu more host%s", lagged - 1,
+			 str_plural(lagged - 1));
+	return str_take(&text);
+}
+
 /* ---- the whole ---- */
 
 static const struct {
@@ -579,7 +611,7 @@ static void finding_free(struct finding *f)
 
 void verdict_make(struct verdict *v, const struct look *l)
 {
-	*v = (struct verdict){ 0 };
+	*v = (struct verdict){ .missing = verdict_missing(l) };
 	for (uint32_t i = 0; i < l->record->nranks; i++) {
 		const struct sums *s = &l->record->rank[i].sums;
 
@@ -602,10 +634,14 @@ void verdict_free(struct verdict *v)
 	for (size_t i = 0; i < v->n; i++)
 		finding_free(&v->v[i]);
 	v->n = 0;
+	free(v->missing);
+	v->missing = NULL;
 }
 
 void verdict_text(struct str *out, const struct verdict *v)
 {
+	if (v->missing)
+		str_addf(out, "\n  %s", v->missing);
 	if (!v->looked)
 		return;
 	if (!v->n)

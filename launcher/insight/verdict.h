@@ -26,6 +26,7 @@ struct ranked {
 struct look {
 	const struct record *record;
 	const struct ranked *rank; /* rank[0..record->nranks) */
+	const char *const *host;   /* names of host[0..record->nhosts) */
 	bool crowded; /* some host has more ranks than CPUs, and the user knows */
 };
 
@@ -40,6 +41,7 @@ struct verdict {
 	struct finding v[VERDICT_MOST];
 	size_t n;
 	bool looked; /* there was enough to look at */
+	char *missing; /* what was not seen of which hosts, as their agents lagged; or NULL */
 };
 
 void verdict_make(struct verdict *v, const struct look *l);

@@ -56,11 +56,15 @@ const char *monitor_host(struct job *j, struct host *h, const struct wire_host_u
 
 /* ---- from the record to verdicts ---- */
 
-/* The job as verdicts see it; RANK has room for the ranks of the record. */
-static struct look monitor_look(const struct job *j, struct ranked *rank)
+/* The job as verdicts see it; monitor_unlook() frees it. */
+static struct look monitor_look(const struct job *j)
 {
-	struct look l = { .record = &j->account.record, .rank = rank };
+	struct ranked *rank = xcalloc(j->account.record.nranks + 1, sizeof *rank);
+	const char **name = xcalloc(j->agents.n + 1, sizeof *name);
+	struct look l = { .record = &j->account.record, .rank = rank, .host = name };
 
+	for (size_t i = 0; i < j->agents.n; i++)
+		name[i] = j->agents.host[i].name;
 	for (uint32_t i = 0; i < l.record->nranks; i++) {
 		const uint32_t host = i < j->plan.np ? j->plan.rank[i].host : 0;
 
@@ -76,13 +80,18 @@ static struct look monitor_look(const struct job *j, struct ranked *rank)
 	return l;
 }
 
+static void monitor_unlook(struct look *l)
+{
+	free((void *)l->rank);
+	free((void *)l->host);
+}
+
 void monitor_verdict(struct verdict *v, const struct job *j)
 {
-	struct ranked *rank = xcalloc(j->account.record.nranks + 1, sizeof *rank);
-	const struct look l = monitor_look(j, rank);
+	struct look l = monitor_look(j);
 
 	verdict_make(v, &l);
-	free(rank);
+	monitor_unlook(&l);
 }
 
 /* ---- on the terminal ---- */
@@ -91,8 +100,7 @@ void monitor_verdict(struct verdict *v, const struct job *j)
 static void monitor_text(struct str *out, const struct job *j, size_t width,
 			 size_t rows)
 {
-	struct ranked *rank = xcalloc(j->account.record.nranks + 1, sizeof *rank);
-	const struct look l = monitor_look(j, rank);
+	struct look l = monitor_look(j);
 	struct verdict verdict;
 	struct live now = { .np = j->plan.np, .verdict = &verdict };
 
@@ -104,7 +112,7 @@ static void monitor_text(struct str *out, const struct job *j, size_t width,
 	else
 		live_line(out, &l, &now);
 	verdict_free(&verdict);
-	free(rank);
+	monitor_unlook(&l);
 }
 
 void monitor_draw(struct job *j)

@@ -211,6 +211,8 @@ void summary_json(struct str *out, const struct summary *s)
 	}
 	str_add(out, "], \"verdict\": ");
 	verdict_json(out, s->verdict);
+	if (s->verdict->missing)
+		json_text(out, "missing", s->verdict->missing);
 	if (s->nccl) {
 		str_add(out, ", \"nccl\": ");
 		nccl_report_json(out, s->nccl);

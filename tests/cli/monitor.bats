@@ -88,3 +88,25 @@ STEPS=$ROOT/build/helpers/steps
 	run -2 "$RUNNER" --monitor soon true
 	[[ $output == *soon* ]]
 }
+
+@test "samples that the agent of a slow runner drops are counted" {
+	local pid
+	env --default-signal "$RUNNER" -np 1 --monitor 0.1 --summary=json --report "$T/job.json" \
+		sh -c 'sleep 0.5; touch "$0"; timeout 1.5 yes; touch "$1"; sleep 1' "$T/go" "$T/end" \
+		> /dev/null 2> "$T/err" 3>&- &
+	pid=$!
+	wait_for test -e "$T/go"
+	kill -STOP $pid
+	sleep 1
+	kill -CONT $pid
+	wait $pid
+	/usr/bin/python3 - "$T/err" "$T/job.json" <<- 'P'
+		import json
+		import re
+		import sys
+		told = json.loads(open(sys.argv[1]).read().splitlines()[-2])["missing"]
+		assert re.fullmatch(r"host '.*' lagged: \d+ samples of \d+ are missing", told), told
+		job = json.load(open(sys.argv[2]))
+		assert job["missing"] == told and job["hosts"][0]["samples_dropped"] > 0, job["hosts"]
+	P
+}

@@ -155,6 +155,7 @@ START_TEST(hosts)
 	ck_assert_uint_eq(r.host[0].first.clock_ns, 5);
 	ck_assert_uint_eq(r.host[0].last.clock_ns, 9);
 	ck_assert_uint_eq(r.host[0].dropped, 4);
+	ck_assert_uint_eq(r.host[0].samples, 2);
 }
 END_TEST
 

@@ -9,6 +9,7 @@ enum { RANKS = 4, POINTS = 10 };
 
 static struct record r;
 static struct ranked ranked[RANKS];
+static const char *const hosts[] = { "n1", "n2" };
 static struct look look;
 static struct verdict v;
 
@@ -37,7 +38,7 @@ static void setup(void)
 							  .blocked = 0.1f,
 							  .ops = 200 };
 	}
-	look = (struct look){ .record = &r, .rank = ranked };
+	look = (struct look){ .record = &r, .rank = ranked, .host = hosts };
 }
 
 static void teardown(void)
@@ -332,6 +333,27 @@ START_TEST(memory)
 }
 END_TEST
 
+/* What agents did not send is said, also if there is too little to look at. */
+START_TEST(samples_are_missing)
+{
+	struct wire_host_use m = { .clock_ns = 1 };
+
+	record_grow(&r, RANKS, 2);
+	record_host(&r, 0, &m);
+	m.dropped = 3;
+	record_host(&r, 1, &m);
+	check_text("\n  host 'n2' lagged: 3 samples of 4 are missing"
+		   "\n  verdict: nothing to improve was found");
+	verdict_free(&v);
+	m.dropped = 1;
+	record_host(&r, 0, &m);
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums = (struct sums){ 0 };
+	check_text("\n  host 'n2' lagged: 3 samples of 4 are missing, and some of 1 "
+		   "more host");
+}
+END_TEST
+
 START_TEST(for_programs)
 {
 	struct str s = { 0 };
@@ -378,6 +400,7 @@ int main(void)
 	tcase_add_test(t, memory_of_gpus);
 	tcase_add_test(t, five_at_most);
 	tcase_add_test(t, memory);
+	tcase_add_test(t, samples_are_missing);
 	tcase_add_test(t, for_programs);
 	suite_add_tcase(s, t);
 	runner = srunner_create(s);
