@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "common/str.h"
+#include "launcher/insight/facts.h"
+#include "launcher/insight/past.h"
 #include "launcher/output/events.h"
 
 /* A rule speaks only of ranks of which so much is known. */
@@ -278,7 +280,9 @@ static bool rule_slow(struct finding *f, const struct look *l)
 {
 	const struct rank_record *rank;
 	const char *advice = "--monitor shows why";
+	struct rank_set slower = { 0 };
 	struct shares a, others;
+	struct past past;
 	struct str text = { 0 };
 
 	f->gain = find_slow(l, f);
@@ -293,9 +297,54 @@ static bool rule_slow(struct finding *f, const struct look *l)
 	slow_cost(&text, l, f, rank, others.blocked);
 	if (a.sampled)
 		advice = slow_why(&text, rank, &a, &others);
+	if (!l->crowded && past_find(&past, &slower, l->record) &&
+	    rank_set_equal(&slower, &f->ranks)) {
+		str_add(&text, "; more than before for the last ");
+		facts_time(&text, past.since_s);
+	}
+	rank_set_free(&slower);
 	f->text = str_take(&text);
 	f->advice = advice ? xstrdup(advice) : NULL;
 	return advice;
+}
+
+/* A rank is slower than it was itself, and others follow it.  Where that lasts, it is a
+ * slow rank, which says so. */
+static bool rule_past(struct finding *f, const struct look *l)
+{
+	struct part_of_step more;
+	struct past p;
+	struct str text = { 0 };
+
+	if (l->crowded || !past_find(&p, &f->ranks, l->record))
+		return false;
+	more = (struct part_of_step){ .all = p.now.all - p.then.all,
+				      .own = p.now.own - p.then.own,
+				      .main = p.now.main - p.then.main,
+				      .delay = p.now.delay - p.then.delay };
+	f->gain = more.all / p.now.all;
+	verdict_ranks(&text, l, f);
+	str_add(&text, ": slower than before for the last ");
+	facts_time(&text, p.since_s);
+	str_addf(&text,
+		 ": a step takes %.1f ms, it took %.1f; without the wait for others "
+		 "%.1f ms, it was %.1f",
+		 1000 * p.now.all, 1000 * p.then.all, 1000 * p.now.own,
+		 1000 * p.then.own);
+	if (more.delay > CAUSE_LEAST * more.own) {
+		str_add(&text, "; it has no CPU for what is more");
+		f->advice = xstrdup("look for other processes on its CPUs, or a CPU "
+				    "quota");
+	} else if (more.main > CAUSE_LEAST * more.own) {
+		str_add(&text, "; it computes longer");
+		f->advice = xstrdup("look for a core with a lower clock, or work that "
+				    "grows there alone");
+	} else {
+		str_add(&text, "; it waits longer outside of libberth");
+		f->advice = xstrdup("look at its disk, its GPU's clocks, and locks");
+	}
+	f->text = str_take(&text);
+	return true;
 }
 
 /* ---- bindings ---- */
@@ -596,10 +645,11 @@ static const struct {
 	const char *name;
 	bool (*rule)(struct finding *f, const struct look *l);
 } rules[] = {
-	{ "SLOW RANK", rule_slow },    { "BINDING", rule_binding },
-	{ "GPU CLOCKS", rule_clocks }, { "INPUT", rule_input },
-	{ "GPU", rule_gpu },           { "COLLECTIVES", rule_talk },
-	{ "MEMORY", rule_memory },     { "GPU MEMORY", rule_gpu_memory },
+	{ "SLOW RANK", rule_slow },        { "SLOWER RANK", rule_past },
+	{ "BINDING", rule_binding },       { "GPU CLOCKS", rule_clocks },
+	{ "INPUT", rule_input },           { "GPU", rule_gpu },
+	{ "COLLECTIVES", rule_talk },      { "MEMORY", rule_memory },
+	{ "GPU MEMORY", rule_gpu_memory },
 };
 
 static void finding_free(struct finding *f)
@@ -622,7 +672,8 @@ void verdict_make(struct verdict *v, const struct look *l)
 	     i++) {
 		struct finding f = { .rule = rules[i].name };
 
-		if (rules[i].rule(&f, l))
+		if (rules[i].rule(&f, l) && (rules[i].rule != rule_past || !v->n ||
+					     !rank_set_equal(&f.ranks, &v->v[0].ranks)))
 			v->v[v->n++] = f;
 		else
 			finding_free(&f);

@@ -32,6 +32,12 @@ STEPS=$ROOT/build/helpers/steps
 }
 
 # bats test_tags=all
+@test "--monitor names a rank that is slower than before, and since when" {
+	run -0 --separate-stderr "$RUNNER" -np 2 --monitor 0.2 "$STEPS" 5 2 later 1 12
+	[[ $stderr == *"SLOW"*" RANK: rank 1 on "*"before for the last "[12].?" s"* ]]
+}
+
+# bats test_tags=all
 @test "ranks that left their CPUs are named" {
 	(($(nproc) > 1)) || skip "one CPU"
 	run -0 --separate-stderr "$RUNNER" -np 2 --bind-to none --monitor 0.3 "$STEPS" 3 2 moved 1 0

@@ -21,6 +21,7 @@ STEPS = os.path.join(ROOT, "build/helpers/steps")
 CAUSES = {
     "work": ("computes", [], True), "lock": ("waited outside of libberth", [], True),
     "file": ("reading", [], True), "crowd": ("had no CPU", ["--bind-to", "core"], True),
+    "later": ("before for the last", [], True),
     "moved": ("changed its CPUs", ["--bind-to", "none"], True), "loader": ("loader process", [], False),
 }
 
@@ -39,7 +40,7 @@ def guilty(cause, count, seconds):
     text, options, known = CAUSES[cause]
     right, gains = 0, []
     for _ in range(count):
-        np, ms = random.choice((2, 2, 4) if cause != "crowd" else (2,)), random.uniform(3, 12)
+        np, ms = random.choice((2, 2, 4) if cause not in ("crowd", "later") else (2,)), random.uniform(3, 12)
         rank, extra = random.randrange(np), ms * random.uniform(0.8, 3)
         if cause == "loader":
             np, extra = 2, ms * random.uniform(1.6, 3)

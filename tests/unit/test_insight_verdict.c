@@ -162,6 +162,98 @@ START_TEST(now_and_then)
 }
 END_TEST
 
+/* POINTS to 24 points: rank 2 takes 5 ms of a step of 6 ms, and 15 ms of one of 16 ms
+ * from point FROM on; the others take 4 ms. */
+static void slower_from(uint32_t from, uint32_t points)
+{
+	for (uint32_t i = 0; i < RANKS; i++) {
+		struct strip *s = &r.rank[i].strip;
+
+		s->v = xreallocarray(s->v, points, sizeof *s->v);
+		s->n = s->most = points;
+		for (uint32_t k = 0; k < points; k++) {
+			const float all = k < from ? 6 : 16;
+			const float own = i != 2 ? 4 : k < from ? 5 : 15;
+
+			s->v[k] = (struct point){ .span_s = 1,
+						  .main = own / all,
+						  .blocked = 1 - own / all,
+						  .steps = 1000 / all,
+						  .ops = 2000 / all };
+		}
+		r.rank[i].sums.blocked_s = 1;
+	}
+}
+
+START_TEST(slower_than_before)
+{
+	slower_from(18, 24);
+	check_text(
+		"\n  SLOWER RANK: rank 2 on 'n2': slower than before for the last 6.0 "
+		"s: a step takes 11.3 ms, it took 6.0; without the wait for others "
+		"10.3 ms, it was 5.0; it computes longer (a step would take 47 % less)"
+		". Try: look for a core with a lower clock, or work that grows there "
+		"alone");
+	verdict_free(&v);
+	slower_from(400, 512); /* more points than bins */
+	verdict_make(&v, &look);
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, "for the last 1 min 46 s: "));
+	verdict_free(&v);
+	look.crowded = true;
+	check_text(all_is_well);
+}
+END_TEST
+
+START_TEST(slower_because_it_waits)
+{
+	slower_from(18, 24);
+	for (uint32_t k = 18; k < 24; k++)
+		r.rank[2].strip.v[k].main = 0.25f;
+	verdict_make(&v, &look);
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, "; it waits longer outside"));
+	verdict_free(&v);
+	for (uint32_t k = 18; k < 24; k++)
+		r.rank[2].strip.v[k].delay = 0.7f;
+	verdict_make(&v, &look);
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, "; it has no CPU for what"));
+}
+END_TEST
+
+/* The work of all ranks has grown, or a rank was slow for a moment. */
+START_TEST(all_are_slower)
+{
+	slower_from(18, 24);
+	for (uint32_t i = 0; i < RANKS; i++)
+		for (uint32_t k = 18; k < 24; k++)
+			r.rank[i].strip.v[k].blocked = 0;
+	check_text(all_is_well);
+	slower_from(18, 24);
+	for (uint32_t i = 0; i < RANKS; i++)
+		for (uint32_t k = 20; k < 24; k++)
+			r.rank[i].strip.v[k] = r.rank[i].strip.v[0];
+	verdict_free(&v);
+	check_text(all_is_well);
+	verdict_free(&v);
+	slower_from(3, 5); /* too few points */
+	check_text(all_is_well);
+}
+END_TEST
+
+/* The slow rank says it itself. */
+START_TEST(slow_and_slower)
+{
+	slower_from(12, 24);
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].sums.blocked_s = i == 2 ? 0.1 : 4;
+	r.rank[2].sums.main_s = 9;
+	verdict_make(&v, &look);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.v[0].rule, "SLOW RANK");
+	ck_assert_ptr_nonnull(
+		strstr(v.v[0].text, "; more than before for the last 12"));
+}
+END_TEST
+
 /* Without samples a rank must be slower, and nobody knows why. */
 START_TEST(without_samples)
 {
@@ -391,6 +483,10 @@ int main(void)
 	tcase_add_test(t, a_rank_waits_for_data);
 	tcase_add_test(t, two_slow_ranks);
 	tcase_add_test(t, now_and_then);
+	tcase_add_test(t, slower_than_before);
+	tcase_add_test(t, slower_because_it_waits);
+	tcase_add_test(t, all_are_slower);
+	tcase_add_test(t, slow_and_slower);
 	tcase_add_test(t, without_samples);
 	tcase_add_test(t, bindings);
 	tcase_add_test(t, input);
