@@ -190,6 +190,30 @@ void record_ops(struct record *r, const struct wire_rank_ops *m)
 	rank->done = *m;
 }
 
+/* The GPU of RANK, whose last sample was OLD, is so busy now. */
+static void dips_add(struct dips *d, const struct wire_gpu_use *old,
+		     const struct wire_gpu_use *m)
+{
+	enum { LOW = 50 };
+	const bool low = m->busy < LOW;
+
+	d->begun |= !low;
+	if (!d->begun)
+		return;
+	if (d->low)
+		d->low_s += record_passed(m->clock_ns, old->clock_ns) / 1e9;
+	if (low && !d->low) {
+		const double apart_s =
+			d->n ? record_passed(m->clock_ns, d->last_ns) / 1e9 : 0;
+
+		d->apart_s += apart_s;
+		d->squares += apart_s * apart_s;
+		d->last_ns = m->clock_ns;
+		d->n++;
+	}
+	d->low = low;
+}
+
 void record_gpu(struct record *r, const struct wire_gpu_use *m)
 {
 	/* NVML's nvmlClocksEventReason: HwSlowdown, SwThermalSlowdown,
@@ -198,6 +222,8 @@ void record_gpu(struct record *r, const struct wire_gpu_use *m)
 	struct rank_record *rank = &r->rank[m->rank];
 	struct sums *s = &rank->sums;
 
+	if (m->busy <= 100)
+		dips_add(&rank->dips, &rank->gpu, m);
 	rank->gpu = *m;
 	if (m->used_bytes > rank->gpu_peak_bytes)
 		rank->gpu_peak_bytes = m->used_bytes;

@@ -49,6 +49,16 @@ struct sums {
 	double slowed;            /* samples with lower clocks, for heat or power */
 };
 
+/* The times when a rank's GPU did little, from its first busy sample on. */
+struct dips {
+	bool begun, low; /* it was busy once; it is in one now */
+	uint32_t n;
+	uint64_t last_ns; /* the last one began */
+	double low_s;     /* all of them */
+	/* sums of the times from one to the next, and of their squares */
+	double apart_s, squares;
+};
+
 struct rank_record {
 	struct sums sums;
 	struct strip strip;
@@ -61,6 +71,7 @@ struct rank_record {
 	struct wire_rank_use use;
 	struct wire_gpu_use gpu; /* total_bytes 0: none yet */
 	uint64_t gpu_peak_bytes;
+	struct dips dips;
 	struct wire_rank_ops done;
 	/* of `done`, at the last sample */
 	struct wire_rank_ops sampled;

@@ -9,7 +9,7 @@
 
 /* A rule speaks only of ranks of which so much is known. */
 #define KNOWN_S 2.0
-enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4 };
+enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4, KNOWN_DIPS = 5 };
 
 #define SLOW_LEAST 0.08 /* of a step, that a slow rank costs */
 #define SLOW_BLIND 0.15 /* the same, without samples */
@@ -25,6 +25,8 @@ enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4 };
 #define SLOWED_OFTEN 0.2
 #define GPU_BUSY 0.9    /* from here on nothing is said */
 #define GPU_IDLE 0.8    /* below, there is something to gain */
+#define DIPS_UNLIKE 0.4 /* deviation of the times between them, of their mean */
+#define DIPS_OFTEN 20   /* seconds: so close together they need not be alike */
 #define BUSY_THREAD 0.9 /* of the time: it does nothing but launch */
 #define GPU_FULL 0.97
 #define GPU_FILL 0.9
@@ -519,6 +521,75 @@ static const char *idle_gpu_why(struct str *out, const struct look *l,
 	return "larger batches; look for the input and for what runs on the CPU";
 }
 
+/* The seconds from one dip of the GPU of RANK to the next; 0: there are few, or it is
+ * not one time. */
+static double dips_period(const struct rank_record *rank)
+{
+	const struct dips *d = &rank->dips;
+	double period, variance;
+
+	if (d->n < KNOWN_DIPS)
+		return 0;
+	period = d->apart_s / (d->n - 1);
+	variance = d->squares / (d->n - 1) - period * period;
+	return period <= DIPS_OFTEN ||
+			       variance <= DIPS_UNLIKE * DIPS_UNLIKE * period * period
+		       ? period
+		       : 0;
+}
+
+/* Append how often the GPU of that of F's ranks that shows it best does little, if it
+ * does so regularly. */
+static void gpu_dips(struct str *out, const struct look *l, const struct finding *f)
+{
+	const struct dips *d;
+	double period = 0;
+	uint32_t worst = 0;
+
+	for (uint32_t i = 0; rank_set_first(&f->ranks, i, &i); i++) {
+		const double its = dips_period(&l->record->rank[i]);
+
+		if (its > 0 && (period <= 0 || its < period)) {
+			period = its;
+			worst = i;
+		}
+	}
+	if (period <= 0)
+		return;
+	d = &l->record->rank[worst].dips;
+	str_add(out, "; below 50 % each ");
+	facts_time(out, period);
+	str_add(out, ", for ");
+	facts_time(out, d->low_s / d->n);
+}
+
+/* GPUs that are busy, but for regular dips: a note. */
+static bool rule_dips(struct finding *f, const struct look *l)
+{
+	struct str text = { 0 };
+	double busy = 0, n = 0;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const struct rank_record *r = &l->record->rank[i];
+
+		if (r->sums.gpu < GPU_BUSY * r->sums.gpu_samples || !dips_period(r))
+			continue;
+		rank_set_add(&f->ranks, i);
+		busy += r->sums.gpu / r->sums.gpu_samples;
+		n++;
+	}
+	if (n < 1)
+		return false;
+	verdict_ranks(&text, l, f);
+	str_addf(&text, ": the GPU is busy %.0f %% of the time", 100 * busy / n);
+	gpu_dips(&text, l, f);
+	f->text = str_take(&text);
+	f->advice =
+		xstrdup("look for what comes as often: a checkpoint, an evaluation, "
+			"a log, a pause of the input");
+	return true;
+}
+
 static bool rule_gpu(struct finding *f, const struct look *l)
 {
 	struct str text = { 0 };
@@ -541,6 +612,7 @@ static bool rule_gpu(struct finding *f, const struct look *l)
 	str_addf(&text,
 		 ": the GPU is busy %.0f %% of the time, at %.0f %% of its power",
 		 100 * busy / n, 100 * power / n);
+	gpu_dips(&text, l, f);
 	f->advice = xstrdup(idle_gpu_why(&text, l, f));
 	if (busy / n < GPU_IDLE) /* between the two: a note */
 		f->gain = 1 - busy / n;
@@ -645,11 +717,11 @@ static const struct {
 	const char *name;
 	bool (*rule)(struct finding *f, const struct look *l);
 } rules[] = {
-	{ "SLOW RANK", rule_slow },        { "SLOWER RANK", rule_past },
-	{ "BINDING", rule_binding },       { "GPU CLOCKS", rule_clocks },
-	{ "INPUT", rule_input },           { "GPU", rule_gpu },
-	{ "COLLECTIVES", rule_talk },      { "MEMORY", rule_memory },
-	{ "GPU MEMORY", rule_gpu_memory },
+	{ "SLOW RANK", rule_slow },  { "SLOWER RANK", rule_past },
+	{ "BINDING", rule_binding }, { "GPU CLOCKS", rule_clocks },
+	{ "INPUT", rule_input },     { "GPU", rule_gpu },
+	{ "GPU DIPS", rule_dips },   { "COLLECTIVES", rule_talk },
+	{ "MEMORY", rule_memory },   { "GPU MEMORY", rule_gpu_memory },
 };
 
 static void finding_free(struct finding *f)

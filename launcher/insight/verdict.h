@@ -40,8 +40,8 @@ struct finding {
 struct verdict {
 	struct finding v[VERDICT_MOST];
 	size_t n;
-	bool looked; /* there was enough to look at */
-	char *missing; /* what was not seen of which hosts, as their agents lagged; or NULL */
+	bool looked;   /* there was enough to look at */
+	char *missing; /* which samples, as agents lagged; or NULL */
 };
 
 void verdict_make(struct verdict *v, const struct look *l);

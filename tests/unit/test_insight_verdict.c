@@ -359,6 +359,59 @@ START_TEST(gpus)
 }
 END_TEST
 
+/* A GPU of each rank for an hour; each 12 s it does nothing for LOW s, if that is not
+ * 0. */
+static void use_gpus_with_dips(uint32_t low)
+{
+	struct wire_gpu_use m = { .total_bytes = 1000, .used_bytes = 800 };
+
+	for (m.rank = 0; m.rank < RANKS; m.rank++)
+		for (uint32_t s = 0; s < 3600; s++) {
+			m.clock_ns = (1000 + s) * UINT64_C(1000000000);
+			m.busy = s < 5 ? 0 : s % 12 < low ? 20 : 98; /* it starts */
+			record_gpu(&r, &m);
+		}
+}
+
+START_TEST(dips_of_gpus)
+{
+	use_gpus_with_dips(1);
+	check_text("\n  GPU DIPS: ranks 0-3: the GPU is busy 91 % of the time; below "
+		   "50 % each 12.0 s, for 1.0 s. Try: look for what comes as often: a "
+		   "checkpoint, an evaluation, a log, a pause of the input");
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++)
+		r.rank[i].dips.n = 4; /* they are few */
+	check_text(all_is_well);
+}
+END_TEST
+
+/* Far apart, and at any time: as an evaluation when there is something new. */
+START_TEST(dips_at_any_time)
+{
+	struct wire_gpu_use m = { .rank = 1, .total_bytes = 1000, .used_bytes = 800 };
+
+	for (uint32_t s = 0, next = 10; s < 3600; s++) {
+		m.clock_ns = (1000 + s) * UINT64_C(1000000000);
+		m.busy = s == next ? 0 : 98;
+		next = s == next ? s + 5 + (s * 2654435761u >> 16) % 300 : next;
+		record_gpu(&r, &m);
+	}
+	ck_assert_uint_gt(r.rank[1].dips.n, 10);
+	check_text(all_is_well);
+}
+END_TEST
+
+START_TEST(idle_gpus_with_dips)
+{
+	use_gpus_with_dips(4);
+	verdict_make(&v, &look);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_ptr_nonnull(strstr(
+		v.v[0].text, " of its power; below 50 % each 12.0 s, for 4.0 s"));
+}
+END_TEST
+
 START_TEST(clocks_of_gpus)
 {
 	use_gpus(0.95, 0.8);
@@ -492,6 +545,9 @@ int main(void)
 	tcase_add_test(t, input);
 	tcase_add_test(t, collectives);
 	tcase_add_test(t, gpus);
+	tcase_add_test(t, dips_of_gpus);
+	tcase_add_test(t, dips_at_any_time);
+	tcase_add_test(t, idle_gpus_with_dips);
 	tcase_add_test(t, clocks_of_gpus);
 	tcase_add_test(t, memory_of_gpus);
 	tcase_add_test(t, five_at_most);
