@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 
@@ -76,6 +77,81 @@ static uint64_t ib_device_bytes(const char *root, const char *device)
 			sum += 4 * strtoull(text, NULL, 10);
 		}
 	return sum;
+}
+
+/* The rates of the ports of DEVICE: "100 Gb/sec (4X EDR)". */
+static uint32_t ib_device_mbit(const char *root, const char *device)
+{
+	char path[400], text[128];
+	double most = 0;
+
+	for (int port = 1; port <= PORTS_MOST; port++) {
+		double rate;
+
+		snprintf(path, sizeof path,
+			 "/sys/class/infiniband/%.200s/ports/%d/rate", device, port);
+		if (!host_file(text, sizeof text, root, path))
+			break;
+		rate = 1000 * strtod(text, NULL);
+		snprintf(path, sizeof path,
+			 "/sys/class/infiniband/%.200s/ports/%d/state", device, port);
+		/* "4: ACTIVE"; what is down has the lowest rate */
+		if (!host_file(text, sizeof text, root, path) ||
+		    !strstr(text, "ACTIVE"))
+			continue;
+		most = rate > most && rate < 1e8 ? rate : most;
+	}
+	return (uint32_t)most;
+}
+
+/* The speed of the network card NAME, as its driver says.  Bridges, tunnels and pairs
+ * of virtual cards have no device; some invent a speed. */
+static uint32_t net_card_mbit(const char *root, const char *name)
+{
+	enum { MBIT_MOST = 100000000 };
+	char path[512], text[64];
+	long mbit;
+
+	snprintf(path, sizeof path, "%s/sys/class/net/%.200s/device", root, name);
+	if (access(path, F_OK))
+		return 0;
+	snprintf(path, sizeof path, "/sys/class/net/%.200s/operstate", name);
+	if (!host_file(text, sizeof text, root, path) || strncmp(text, "up", 2) != 0)
+		return 0;
+	snprintf(path, sizeof path, "/sys/class/net/%.200s/speed", name);
+	if (!host_file(text, sizeof text, root, path)) /* or an error: unknown */
+		return 0;
+	mbit = strtol(text, NULL, 10);
+	return mbit > 0 && mbit < MBIT_MOST ? (uint32_t)mbit : 0;
+}
+
+uint32_t host_link_mbit(const char *root)
+{
+	static const struct {
+		const char *folder;
+		uint32_t (*mbit)(const char *root, const char *name);
+	} kinds[] = { { "infiniband", ib_device_mbit }, { "net", net_card_mbit } };
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		struct dirent *entry;
+		char path[512];
+		DIR *dir;
+
+		snprintf(path, sizeof path, "%s/sys/class/%s", root, kinds[i].folder);
+		dir = opendir(path);
+		while (dir && (entry = readdir(dir))) {
+			const uint32_t mbit =
+				*entry->d_name == '.'
+					? 0
+					: kinds[i].mbit(root, entry->d_name);
+
+			most = mbit > most ? mbit : most;
+		}
+		if (dir)
+			closedir(dir);
+	}
+	return most;
 }
 
 void host_use_read(struct wire_host_use *m, const char *root)

@@ -45,7 +45,8 @@ void monitor_sample(struct monitor *m)
 {
 	struct wire_host_use w = { .epoch = m->ranks->job->epoch,
 				   .clock_ns = clock_ns(),
-				   .dropped = m->dropped };
+				   .dropped = m->dropped,
+				   .link_mbit = m->link_mbit };
 
 	if (m->out->len > LAG_BYTES) {
 		m->dropped++;
@@ -77,7 +78,8 @@ void monitor_begin(struct monitor *m, struct event_base *base, struct buf *out,
 		return;
 	*m = (struct monitor){ .out = out,
 			       .ranks = r,
-			       .period_ms = r->job->monitor_ms };
+			       .period_ms = r->job->monitor_ms,
+			       .link_mbit = host_link_mbit("") };
 	m->timer = event_new(base, -1, 0, monitor_on_timer, m);
 	loop_after_ms(m->timer, m->period_ms);
 	gpu_use_begin(&m->gpus, base, out, r->job, g, p);

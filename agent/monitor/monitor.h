@@ -14,7 +14,7 @@ struct monitor {
 	const struct ranks *ranks;
 	struct event *timer; /* NULL: none is due */
 	struct gpu_use gpus;
-	uint32_t period_ms, dropped;
+	uint32_t period_ms, dropped, link_mbit;
 };
 
 /* Begin, if the job of R asks for it.  OUT and R must stay until monitor_end(); P: the

@@ -1,6 +1,7 @@
 #include "launcher/insight/verdict.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/str.h"
 #include "launcher/insight/facts.h"
@@ -9,6 +10,7 @@
 
 /* A rule speaks only of ranks of which so much is known. */
 #define KNOWN_S 2.0
+enum { SMALL_BYTES = 64 << 10 /* of an operation */ };
 enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4, KNOWN_DIPS = 5 };
 
 #define SLOW_LEAST 0.08 /* of a step, that a slow rank costs */
@@ -22,6 +24,8 @@ enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4, KNOWN_DIPS = 5 };
 #define LOADER_LEAST 0.2 /* of a CPU */
 #define READ_LEAST 1e6   /* bytes a second */
 #define TALK_LEAST 0.25
+#define LINK_LEAST 0.1 /* of the time, in collectives */
+#define LINK_TIMES 2   /* as long as the link would take */
 #define SLOWED_OFTEN 0.2
 #define GPU_BUSY 0.9    /* from here on nothing is said */
 #define GPU_IDLE 0.8    /* below, there is something to gain */
@@ -421,25 +425,103 @@ static bool rule_input(struct finding *f, const struct look *l)
 
 /* ---- collectives ---- */
 
-static bool rule_talk(struct finding *f, const struct look *l)
+/* The rank that waits least in collectives: what it waits is no wait for a slow rank,
+ * but their own time.  NULL: there are no two of them, or they wait for CPUs. */
+static const struct sums *least_talking(double *least, const struct look *l)
 {
 	const struct sums *s = NULL;
-	double least = 1, n = 0;
+	double n = 0;
 
+	*least = 1;
 	if (l->crowded)
-		return false;
+		return NULL;
 	for (uint32_t i = 0; i < l->record->nranks; i++) {
 		const struct shares a = shares_of(&l->record->rank[i].sums);
 
 		if (!verdict_knows(&l->record->rank[i].sums))
 			continue;
 		if (a.delay > 0.1) /* it waits for a CPU, and others for it */
-			return false;
-		s = &l->record->rank[i].sums;
-		least = smaller_of(least, a.blocked);
+			return NULL;
+		if (!s || a.blocked < *least) {
+			s = &l->record->rank[i].sums;
+			*least = a.blocked;
+		}
 		n++;
 	}
-	if (!s || n < 2 || least < TALK_LEAST || s->steps < KNOWN_OPS)
+	return s && n >= 2 && s->steps >= KNOWN_OPS ? s : NULL;
+}
+
+/* The hosts of a job, and the slowest of their links. */
+struct links {
+	uint32_t hosts;
+	double mbit; /* 0: unknown */
+	const char *slowest;
+};
+
+static struct links links_of(const struct look *l)
+{
+	struct rank_set seen = { 0 };
+	struct links a = { 0 };
+	bool known = true;
+
+	for (uint32_t i = 0; i < l->record->nranks; i++) {
+		const uint32_t at = l->rank[i].at;
+		double mbit;
+
+		if (rank_set_has(&seen, at) || at >= l->record->nhosts)
+			continue;
+		rank_set_add(&seen, at);
+		a.hosts++;
+		mbit = l->record->host[at].last.link_mbit;
+		known &= mbit > 0;
+		if (!a.slowest || mbit < a.mbit) {
+			a.mbit = mbit;
+			a.slowest = l->host[at];
+		}
+	}
+	rank_set_free(&seen);
+	a.mbit = known ? a.mbit : 0;
+	return a;
+}
+
+/* Collectives take longer than the slowest link would: what n hosts reduce passes it
+ * 2(n-1)/n times. */
+static bool rule_network(struct finding *f, const struct look *l)
+{
+	const struct links a = links_of(l);
+	double least, bits, ideal_s, took_s;
+	const struct sums *s = least_talking(&least, l);
+
+	if (!s || a.hosts < 2 || a.mbit <= 0 || least < LINK_LEAST || s->bytes <= 0)
+		return false;
+	bits = 8 * s->bytes / s->steps * 2 * (a.hosts - 1) / a.hosts;
+	took_s = least * s->ops_s / s->steps;
+	ideal_s = bits / a.mbit / 1e6;
+	if (took_s < LINK_TIMES * ideal_s)
+		return false;
+	f->gain = least * (1 - ideal_s / took_s);
+	f->text = xasprintf(
+		"each rank waits at least %.1f ms of each step of %.1f ms in "
+		"collectives: %.1f MB and %.0f operations between %u "
+		"hosts, at %.2f Gbit/s; the slowest link, of '%s', has %.4g "
+		"Gbit/s, and would take %.1f ms",
+		1000 * took_s, 1000 * s->ops_s / s->steps, s->bytes / s->steps / 1e6,
+		s->ops / s->steps, a.hosts, bits / took_s / 1e9, a.slowest,
+		a.mbit / 1000, 1000 * ideal_s);
+	f->advice =
+		xstrdup(s->bytes < SMALL_BYTES * s->ops
+				? "fewer and larger operations"
+				: "look at which network is used (--net, --check), and "
+				  "for other traffic");
+	return true;
+}
+
+static bool rule_talk(struct finding *f, const struct look *l)
+{
+	double least;
+	const struct sums *s = least_talking(&least, l);
+
+	if (!s || least < TALK_LEAST)
 		return false;
 	f->gain = least;
 	f->text = xasprintf(
@@ -713,15 +795,22 @@ static char *verdict_missing(const struct look *l)
 
 /* ---- the whole ---- */
 
+/* Rules in order.  UNLESS: no finding if that rule has one about the same ranks. */
 static const struct {
-	const char *name;
+	const char *name, *unless;
 	bool (*rule)(struct finding *f, const struct look *l);
 } rules[] = {
-	{ "SLOW RANK", rule_slow },  { "SLOWER RANK", rule_past },
-	{ "BINDING", rule_binding }, { "GPU CLOCKS", rule_clocks },
-	{ "INPUT", rule_input },     { "GPU", rule_gpu },
-	{ "GPU DIPS", rule_dips },   { "COLLECTIVES", rule_talk },
-	{ "MEMORY", rule_memory },   { "GPU MEMORY", rule_gpu_memory },
+	{ "SLOW RANK", "", rule_slow },
+	{ "SLOWER RANK", "SLOW RANK", rule_past },
+	{ "BINDING", "", rule_binding },
+	{ "GPU CLOCKS", "", rule_clocks },
+	{ "INPUT", "", rule_input },
+	{ "GPU", "", rule_gpu },
+	{ "GPU DIPS", "", rule_dips },
+	{ "NETWORK", "", rule_network },
+	{ "COLLECTIVES", "NETWORK", rule_talk },
+	{ "MEMORY", "", rule_memory },
+	{ "GPU MEMORY", "", rule_gpu_memory },
 };
 
 static void finding_free(struct finding *f)
@@ -744,8 +833,12 @@ void verdict_make(struct verdict *v, const struct look *l)
 	     i++) {
 		struct finding f = { .rule = rules[i].name };
 
-		if (rules[i].rule(&f, l) && (rules[i].rule != rule_past || !v->n ||
-					     !rank_set_equal(&f.ranks, &v->v[0].ranks)))
+		bool found = rules[i].rule(&f, l);
+
+		for (size_t k = 0; k < v->n; k++)
+			found &= strcmp(v->v[k].rule, rules[i].unless) != 0 ||
+				 !rank_set_equal(&f.ranks, &v->v[k].ranks);
+		if (found)
 			v->v[v->n++] = f;
 		else
 			finding_free(&f);

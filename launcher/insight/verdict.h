@@ -21,6 +21,7 @@ struct ranked {
 	const char *host;
 	const char *bound; /* its CPUs, or NULL */
 	bool gpu;
+	uint32_t at; /* record->host[at] is its host */
 };
 
 struct look {

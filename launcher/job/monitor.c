@@ -69,6 +69,7 @@ static struct look monitor_look(const struct job *j)
 		const uint32_t host = i < j->plan.np ? j->plan.rank[i].host : 0;
 
 		rank[i].host = j->agents.host[host].name;
+		rank[i].at = host;
 		if (i >= j->plan.np)
 			continue;
 		if (j->rank) {

@@ -323,6 +323,49 @@ START_TEST(collectives)
 }
 END_TEST
 
+/* 1 MB a step take 1 ms at 8 Gbit/s. */
+START_TEST(network)
+{
+	struct wire_host_use m = { .clock_ns = 1, .link_mbit = 10000 };
+
+	record_grow(&r, RANKS, 2);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		waits(i, 2.0 + 0.1 * i);
+		ranked[i].at = i / 2;
+	}
+	record_host(&r, 0, &m);
+	check_text(all_is_well); /* n2 has not said its rate */
+	verdict_free(&v);
+	m.link_mbit = 8000;
+	record_host(&r, 1, &m);
+	check_text(
+		"\n  NETWORK: each rank waits at least 2.0 ms of each step of 10.0 ms "
+		"in "
+		"collectives: 1.0 MB and 2 operations between 2 hosts, at 4.00 Gbit/s; "
+		"the slowest link, of 'n2', has 8 Gbit/s, and would take 1.0 ms (a "
+		"step "
+		"would take 10 % less). Try: look at which network is used (--net, "
+		"--check), and for other traffic");
+	verdict_free(&v);
+	m.link_mbit = 7000; /* it is near */
+	record_host(&r, 1, &m);
+	check_text(all_is_well);
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++)
+		waits(i, 4); /* and COLLECTIVES says nothing */
+	verdict_make(&v, &look);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_str_eq(v.v[0].rule, "NETWORK");
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, " at 2.00 Gbit/s"));
+	verdict_free(&v);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		waits(i, 2);
+		ranked[i].at = 0; /* one host */
+	}
+	check_text(all_is_well);
+}
+END_TEST
+
 /* 10 samples of each GPU: so busy, so full. */
 static void use_gpus(double busy, double full)
 {
@@ -544,6 +587,7 @@ int main(void)
 	tcase_add_test(t, bindings);
 	tcase_add_test(t, input);
 	tcase_add_test(t, collectives);
+	tcase_add_test(t, network);
 	tcase_add_test(t, gpus);
 	tcase_add_test(t, dips_of_gpus);
 	tcase_add_test(t, dips_at_any_time);

@@ -175,6 +175,31 @@ START_TEST(a_machine)
 }
 END_TEST
 
+START_TEST(ports)
+{
+	ck_assert_uint_eq(host_link_mbit(root), 0);
+	put("sys/class/net/lo/speed", "99999\n");
+	put("sys/class/net/veth1/speed", "10000\n"); /* it has no device */
+	put("sys/class/net/veth1/operstate", "up\n");
+	put("sys/class/net/eth0/speed", "-1\n");
+	put("sys/class/net/eth0/operstate", "up\n");
+	put("sys/class/net/eth0/device/vendor", "0x1af4\n");
+	ck_assert_uint_eq(host_link_mbit(root), 0);
+	put("sys/class/net/eth1/speed", "1000\n");
+	put("sys/class/net/eth1/operstate", "down\n");
+	put("sys/class/net/eth1/device/vendor", "0x8086\n");
+	ck_assert_uint_eq(host_link_mbit(root), 0);
+	put("sys/class/net/eth1/operstate", "up\n");
+	ck_assert_uint_eq(host_link_mbit(root), 1000);
+	put("sys/class/infiniband/mlx5_0/ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
+	put("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+	ck_assert_uint_eq(host_link_mbit(root), 1000);
+	put("sys/class/infiniband/mlx5_0/ports/2/rate", "100 Gb/sec (4X EDR)\n");
+	put("sys/class/infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
+	ck_assert_uint_eq(host_link_mbit(root), 100000);
+}
+END_TEST
+
 /* This process has used something, on some CPU. */
 START_TEST(this_machine)
 {
@@ -202,6 +227,7 @@ int main(void)
 	tcase_add_test(t, missing_and_strange_files);
 	tcase_add_test(t, the_worker_below_a_shell);
 	tcase_add_test(t, a_machine);
+	tcase_add_test(t, ports);
 	tcase_add_test(t, this_machine);
 	suite_add_tcase(s, t);
 	runner = srunner_create(s);
