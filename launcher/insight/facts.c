@@ -19,6 +19,21 @@ void facts_cut(struct str *out, const char *text)
 	str_add(out, " [cut here]");
 }
 
+void facts_word(struct str *out, const struct strv *argv, size_t k)
+{
+	const char *word = argv->v[k], *option = k ? argv->v[k - 1] : "";
+	struct str shown = { 0 };
+
+	/* "--password X", but not "--use-key --fast" */
+	if (*option == '-' && *word != '-' && !strchr(option, '='))
+		str_add_value(&shown, option, word);
+	if (shown.len && strcmp(shown.s, word) != 0)
+		str_add(out, shown.s);
+	else
+		str_add_word(out, word, false);
+	str_free(&shown);
+}
+
 void facts_variable(struct str *name, struct str *value, const char *variable)
 {
 	const size_t n = strcspn(variable, "=");

@@ -25,7 +25,7 @@ static void add_command(struct str *out, const struct facts *f)
 			str_add(&line, " : ");
 		for (size_t k = 0; k < argv->n && line.len <= FACTS_TEXT_BYTES; k++) {
 			str_add(&line, k ? " " : "");
-			str_add_word(&line, argv->v[k], false);
+			facts_word(&line, argv, k);
 		}
 	}
 	html_text(out, str_text(&line));

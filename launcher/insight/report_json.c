@@ -54,7 +54,7 @@ static void json_apps(struct str *out, const struct facts *f)
 		for (size_t k = 0; k < a->argv->n; k++) {
 			struct str word = { 0 };
 
-			str_add_word(&word, a->argv->v[k], false);
+			facts_word(&word, a->argv, k);
 			str_add(out, k ? ", " : "");
 			add_cut_string(out, str_text(&word));
 			str_free(&word);

@@ -820,6 +820,16 @@ static void finding_free(struct finding *f)
 	free(f->advice);
 }
 
+/* Names of hosts, and lists of CPUs, may have any length. */
+static void verdict_cut(char **text)
+{
+	struct str cut = { 0 };
+
+	facts_cut(&cut, *text);
+	free(*text);
+	*text = str_take(&cut);
+}
+
 void verdict_make(struct verdict *v, const struct look *l)
 {
 	*v = (struct verdict){ .missing = verdict_missing(l) };
@@ -838,9 +848,11 @@ void verdict_make(struct verdict *v, const struct look *l)
 		for (size_t k = 0; k < v->n; k++)
 			found &= strcmp(v->v[k].rule, rules[i].unless) != 0 ||
 				 !rank_set_equal(&f.ranks, &v->v[k].ranks);
-		if (found)
+		if (found) {
+			verdict_cut(&f.text);
+			verdict_cut(&f.advice);
 			v->v[v->n++] = f;
-		else
+		} else
 			finding_free(&f);
 	}
 }

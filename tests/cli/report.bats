@@ -70,17 +70,18 @@ for rank in j["ranks"]:
 
 @test "a failure, with its cause, and without a secret" {
 	HF_TOKEN=hidden7 run -7 r --report "$T/job.html" --report "$T/job.json" -q -np 2 -x API_KEY=hidden8 \
-		sh -c '[ $RANK = 0 ] || exit 7; sleep 20' --password=hidden9
+		sh -c '[ $RANK = 0 ] || exit 7; sleep 20' --password=hidden9 --password hidden6 --epochs 7
 	silent_on "report:"
 	page
 	json '
 assert j["period_s"] == 1, j
 assert j["status"] == 7 and "rank 1" in j["cause"], j
 assert [r["failed"] for r in j["ranks"]] == [False, True], j["ranks"]
+assert j["apps"][0]["command"][4:] == ["--password", "<redacted, 7 bytes>", "--epochs", "7"], j["apps"]
 assert "cause" in [e["event"] for e in j["events"]]
 assert ["HF_TOKEN", "<redacted, 7 bytes>"] in j["environment"]
 assert ["API_KEY", "<redacted, 7 bytes>"] in j["apps"][0]["environment"]'
-	run ! grep -E 'hidden[789]' "$T/job.html" "$T/job.json"
+	run ! grep -E 'hidden[6789]' "$T/job.html" "$T/job.json"
 }
 
 @test "^C and TERM: the report is written, too" {

@@ -542,6 +542,21 @@ START_TEST(samples_are_missing)
 }
 END_TEST
 
+START_TEST(long_texts_are_cut)
+{
+	char cpus[5000];
+
+	memset(cpus, '1', sizeof cpus - 1);
+	cpus[sizeof cpus - 1] = '\0';
+	r.rank[1].moved = xstrdup(cpus);
+	r.rank[1].points = 5;
+	verdict_make(&v, &look);
+	ck_assert_uint_eq(v.n, 1);
+	ck_assert_uint_lt(strlen(v.v[0].text), 1100);
+	ck_assert_ptr_nonnull(strstr(v.v[0].text, " [cut here]"));
+}
+END_TEST
+
 START_TEST(for_programs)
 {
 	struct str s = { 0 };
@@ -597,6 +612,7 @@ int main(void)
 	tcase_add_test(t, five_at_most);
 	tcase_add_test(t, memory);
 	tcase_add_test(t, samples_are_missing);
+	tcase_add_test(t, long_texts_are_cut);
 	tcase_add_test(t, for_programs);
 	suite_add_tcase(s, t);
 	runner = srunner_create(s);
