@@ -166,7 +166,7 @@ struct insight {
 	enum summary_form summary;
 	long monitor_ms;    /* from one sample of the ranks to the next; 0: none */
 	bool monitor_given; /* also if it is off */
-	bool top, nccl_transports;
+	bool top, nccl_transports, no_ledger;
 	char *report[REPORT_FORMS]; /* files, or NULL */
 	struct timeline_wanted timeline;
 };

@@ -485,6 +485,14 @@ const struct option option_table[] = {
 		  "NCCL_DEBUG has a value, ranks get NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT, and "
 		  "NCCL_DEBUG_FILE names a pipe of the agent: nothing but NCCL's warnings and version "
 		  "is shown. If NCCL_DEBUG is INFO, its lines are shown and read." },
+	{ "--no-ledger", NULL, TOPIC_output, OPTION_SWITCH,
+	  "no-ledger", "BERTH_NO_LEDGER", SWITCH(insight.no_ledger),
+	  .help = "do not keep how fast commands were",
+	  .text = "Neither read nor write the ledger, berth/ledger in XDG_STATE_HOME or ~/.local/state. It "
+		  "keeps the steps a second of jobs whose ranks took steps in libberth for 10 s, 1,000 "
+		  "rows at most: a hash of the command, never its text, and the number of ranks. With it "
+		  "the verdict compares a job of 12 ranks or more with the smallest job of the same "
+		  "command." },
 	{ "--report", "FILE.html|FILE.json", TOPIC_output, OPTION_FILE,
 	  "report", "BERTH_REPORT", .set = value_report,
 	  .help = "write a page on the job to FILE, with pictures",

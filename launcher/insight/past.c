@@ -10,6 +10,7 @@ enum { BINS_LEAST = 6, BINS_MOST = 24, STEPS_LEAST = 10 };
 #define GROWN_LEAST 0.15 /* of a step of now */
 #define GUILTY_LEAST 0.5 /* of what a step has grown by */
 #define OFTEN 0.7        /* of the bins show it */
+#define LASTS_S 2.0      /* another process may take a CPU for a moment */
 
 /* Sums of a rank over some points. */
 struct bin {
@@ -161,5 +162,5 @@ bool past_find(struct past *p, struct rank_set *ranks, const struct record *r)
 	}
 	free(b.bin);
 	free(b.rank);
-	return found;
+	return found && p->since_s >= LASTS_S;
 }

@@ -36,7 +36,8 @@ enum { KNOWN_OPS = 10, KNOWN_POINTS = 4, KNOWN_SAMPLES = 4, KNOWN_DIPS = 5 };
 #define GPU_FILL 0.9
 #define GPU_ROOM 0.6
 #define GPU_UNLIKE 0.1
-#define MEMORY_LEAST 0.05 /* of the time some process waits for memory */
+#define SCALING_LEAST 0.85 /* of linear */
+#define MEMORY_LEAST 0.05  /* of the time some process waits for memory */
 
 /* ---- findings ---- */
 
@@ -761,6 +762,29 @@ static bool rule_memory(struct finding *f, const struct look *l)
 	return false;
 }
 
+/* ---- scaling ---- */
+
+/* With more ranks the same command takes fewer steps a second.  Each rank does the same
+ * work a step; where they share it, there are more steps, and nothing is said. */
+static bool rule_scaling(struct finding *f, const struct look *l)
+{
+	enum { RANKS_LEAST = 12 };
+	const uint32_t np = l->record->nranks;
+	const double steps = ledger_steps(l->record, KNOWN_S);
+	const double part = l->fewest.np ? steps / l->fewest.steps : 1;
+
+	if (np < RANKS_LEAST || l->crowded || steps <= 0 || part >= SCALING_LEAST)
+		return false;
+	f->gain = 1 - part;
+	f->text = xasprintf("%u ranks take %.3g steps/s, %u took %.3g: %.1f times the "
+			    "work of one rank, %.0f %% of linear; 85 %% is good",
+			    np, steps, l->fewest.np, l->fewest.steps, np * part,
+			    100 * part);
+	f->advice = xstrdup("what is named above; larger batches, or fewer and larger "
+			    "operations");
+	return true;
+}
+
 /* ---- what is missing ---- */
 
 /* Hosts whose agents dropped samples, the worst by name; NULL: there are none. */
@@ -809,6 +833,7 @@ static const struct {
 	{ "GPU DIPS", "", rule_dips },
 	{ "NETWORK", "", rule_network },
 	{ "COLLECTIVES", "NETWORK", rule_talk },
+	{ "SCALING", "", rule_scaling },
 	{ "MEMORY", "", rule_memory },
 	{ "GPU MEMORY", "", rule_gpu_memory },
 };
@@ -842,7 +867,6 @@ void verdict_make(struct verdict *v, const struct look *l)
 	     v->looked && v->n < VERDICT_MOST && i < sizeof rules / sizeof *rules;
 	     i++) {
 		struct finding f = { .rule = rules[i].name };
-
 		bool found = rules[i].rule(&f, l);
 
 		for (size_t k = 0; k < v->n; k++)

@@ -9,6 +9,7 @@
 #ifndef BERTH_LAUNCHER_INSIGHT_VERDICT_H
 #define BERTH_LAUNCHER_INSIGHT_VERDICT_H
 
+#include "launcher/insight/ledger.h"
 #include "launcher/insight/record.h"
 #include "launcher/request.h"
 
@@ -28,6 +29,7 @@ struct look {
 	const struct record *record;
 	const struct ranked *rank; /* rank[0..record->nranks) */
 	const char *const *host;   /* names of host[0..record->nhosts) */
+	struct ledger_row fewest;  /* an earlier run with fewer ranks; np 0: none */
 	bool crowded; /* some host has more ranks than CPUs, and the user knows */
 };
 

@@ -61,7 +61,10 @@ static struct look monitor_look(const struct job *j)
 {
 	struct ranked *rank = xcalloc(j->account.record.nranks + 1, sizeof *rank);
 	const char **name = xcalloc(j->agents.n + 1, sizeof *name);
-	struct look l = { .record = &j->account.record, .rank = rank, .host = name };
+	struct look l = { .record = &j->account.record,
+			  .rank = rank,
+			  .host = name,
+			  .fewest = j->account.fewest };
 
 	for (size_t i = 0; i < j->agents.n; i++)
 		name[i] = j->agents.host[i].name;

@@ -9,6 +9,7 @@
 #include "launcher/job/growth.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
+#include "launcher/job/ledger_file.h"
 #include "launcher/job/messages.h"
 #include "launcher/job/monitor.h"
 #include "launcher/job/phase.h"
@@ -221,6 +222,7 @@ int job_finish(struct job *j)
 	report_unconfirmed(j);
 	if (j->refused) /* stdout or stderr failed while the job ended */
 		acts_say_error(j);
+	ledger_file_note(j);
 	report_end(j, status);
 	events_begin(j->events, "end");
 	events_number(j->events, "status", status);

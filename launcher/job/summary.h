@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "common/str.h"
+#include "launcher/insight/ledger.h"
 #include "launcher/insight/verdict.h"
 #include "launcher/output/nccl_pairs.h"
 
@@ -49,6 +50,7 @@ struct account {
 	struct usage *usage;  /* one for each host */
 	struct record record; /* what ranks and hosts used, over time */
 	struct live_view view;
+	struct ledger_row fewest; /* of this command, with the fewest ranks */
 	struct report_file *report; /* --report; NULL: none */
 	struct timeline *timeline;  /* --timeline; NULL: none */
 	struct losses losses;

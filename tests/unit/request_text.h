@@ -111,6 +111,7 @@ static void say_rest(struct str *s, const struct request *r)
 	say_number(s, "plan", r->plan, PLAN_OFF);
 	say_number(s, "check", r->check, 0);
 	say_number(s, "summary", r->insight.summary, SUMMARY_NONE);
+	say_number(s, "no-ledger", r->insight.no_ledger, 0);
 	say_number(s, "monitor", r->insight.monitor_ms, 0);
 	say_text(s, "html", r->insight.report[REPORT_HTML]);
 	say_text(s, "json", r->insight.report[REPORT_JSON]);

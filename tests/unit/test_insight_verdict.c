@@ -5,10 +5,10 @@
 #include "common/str.h"
 #include "launcher/insight/verdict.h"
 
-enum { RANKS = 4, POINTS = 10 };
+enum { RANKS = 4, MANY = 12, POINTS = 10 };
 
 static struct record r;
-static struct ranked ranked[RANKS];
+static struct ranked ranked[MANY];
 static const char *const hosts[] = { "n1", "n2" };
 static struct look look;
 static struct verdict v;
@@ -521,6 +521,36 @@ START_TEST(memory)
 }
 END_TEST
 
+START_TEST(scaling)
+{
+	record_grow(&r, MANY, 1);
+	for (uint32_t i = RANKS; i < MANY; i++) {
+		ranked[i] = ranked[0];
+		r.rank[i].sums = r.rank[0].sums;
+	}
+	check_text(all_is_well); /* nothing is known of fewer ranks */
+	verdict_free(&v);
+	look.fewest = (struct ledger_row){ .np = 2, .steps = 125 };
+	check_text(
+		"\n  SCALING: 12 ranks take 100 steps/s, 2 took 125: 9.6 times the "
+		"work "
+		"of one rank, 80 % of linear; 85 % is good (a step would take 20 % "
+		"less). Try: what is named above; larger batches, or fewer and larger "
+		"operations");
+	verdict_free(&v);
+	look.fewest.steps = 115;
+	check_text(all_is_well);
+	verdict_free(&v);
+	look.fewest.steps = 50; /* they share the work */
+	check_text(all_is_well);
+	verdict_free(&v);
+	look.fewest.steps = 125;
+	r.nranks--;
+	check_text(all_is_well);
+	r.nranks++;
+}
+END_TEST
+
 /* What agents did not send is said, also if there is too little to look at. */
 START_TEST(samples_are_missing)
 {
@@ -611,6 +641,7 @@ int main(void)
 	tcase_add_test(t, memory_of_gpus);
 	tcase_add_test(t, five_at_most);
 	tcase_add_test(t, memory);
+	tcase_add_test(t, scaling);
 	tcase_add_test(t, samples_are_missing);
 	tcase_add_test(t, long_texts_are_cut);
 	tcase_add_test(t, for_programs);
