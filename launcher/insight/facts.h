@@ -63,7 +63,8 @@ typedef void facts_put(void *ctx, const char *bytes, size_t n);
 
 /* Append TEXT, without its end if it is long; that is marked. */
 void facts_cut(struct str *out, const char *text);
-/* Append word K of ARGV, whole; a secret, also in the word behind its option, is hidden. */
+/* Append word K of ARGV, whole; a secret, also in the word behind its option, is
+ * hidden. */
 void facts_word(struct str *out, const struct strv *argv, size_t k);
 /* The name of a variable "NAME=VALUE" to NAME, and its value as it may be shown. */
 void facts_variable(struct str *name, struct str *value, const char *variable);

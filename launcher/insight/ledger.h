@@ -29,7 +29,7 @@ uint64_t ledger_hash(uint64_t hash, const struct strv *argv);
 /* The steps a second of R's ranks; 0 if they took steps for less than LEAST_S. */
 double ledger_steps(const struct record *r, double least_s);
 
-/* What is no row in TEXT is left out. */
+/* Lines of TEXT that are no rows are left out. */
 void ledger_read(struct ledger *l, const char *text);
 void ledger_write(struct str *out, const struct ledger *l);
 /* ROW takes the place of an earlier one; the oldest leaves a full ledger. */
