@@ -76,16 +76,25 @@ double columns_span_s(const struct strip *s)
 void columns_rank(struct point *out, const struct columns *c, const struct strip *s,
 		  double end_s)
 {
-	double at_s = end_s - columns_span_s(s);
+	double at_s = end_s - columns_span_s(s), covered_s = 0;
+	uint32_t gap = 0;
 
+	for (uint32_t i = 0; i < s->gaps; i++)
+		at_s -= s->gap[i].s;
 	if (!(at_s > 0))
 		at_s = 0;
 	memset(out, 0, c->n * sizeof *out);
 	for (uint32_t i = 0; i < s->n + !!s->pending; i++) {
 		const struct point *p = i < s->n ? &s->v[i] : &s->next;
 
+		/* the middle of a point tells: it may be made of two lives */
+		for (; gap < s->gaps &&
+		       s->gap[gap].at_s <= covered_s + (double)p->span_s / 2;
+		     gap++)
+			at_s += s->gap[gap].s;
 		column_spread(out, c, p, at_s);
 		at_s += (double)p->span_s;
+		covered_s += (double)p->span_s;
 	}
 	for (uint32_t i = 0; i < c->n; i++) {
 		if ((double)out[i].span_s < KNOWN_LEAST * c->width_s)

@@ -64,6 +64,25 @@ static void bars_end(struct str *out, struct bars *b)
 	str_free(&b->d);
 }
 
+/* Lines where there was no process, or no sample, between others. */
+static void add_gaps(struct str *out, const struct point *v, const struct columns *c)
+{
+	const uint32_t units = column_units(c);
+	struct str d = { 0 };
+	uint32_t since = 0; /* the column behind the last known one; 0: none yet */
+
+	for (uint32_t i = 0; i < c->n; i++) {
+		if (v[i].span_s <= 0)
+			continue;
+		if (since && since < i)
+			str_addf(&d, "M%u %dH%u", since * units, HIGH / 2, i * units);
+		since = i + 1;
+	}
+	if (d.len)
+		str_addf(out, "<path class=\"z\" d=\"%s\"/>", d.s);
+	str_free(&d);
+}
+
 void page_strip(struct str *out, const struct point *v, const struct columns *c,
 		const char *style, const char *label)
 {
@@ -72,6 +91,7 @@ void page_strip(struct str *out, const struct point *v, const struct columns *c,
 	struct bars waits = { .style = "b", .each = each };
 
 	svg_open(out, c, style, label);
+	add_gaps(out, v, c);
 	str_addf(out, "<path class=\"w\" d=\"M0 %d", HIGH);
 	for (uint32_t i = 0; i < c->n; i++) {
 		const double main = strip_part((double)v[i].main);
@@ -148,6 +168,8 @@ void page_legend(struct str *out)
 		  "thin bars on it: it has no CPU" },
 		{ "<path class=\"b\" d=\"M6 0V13M14 0V13M22 0V13M30 0V13\"/>",
 		  "bars from above: it waits for other ranks" },
+		{ "<path class=\"z\" d=\"M0 9H36\"/>",
+		  "dashed: no process, between two of its lives, or no sample" },
 		{ "", "blank: another wait (a disk, a GPU, a lock), or no sample" },
 		{ "<path class=\"c\" d=\"M0 12H12V5H26V10H36\"/>",
 		  "line: CPUs of all its threads and children" },

@@ -49,6 +49,8 @@ const char page_style[] =
 	".steps{height:90px;border-bottom:1px solid var(--soft)}.fold{height:22px}\n"
 	".w{fill:var(--work)}.n{stroke:var(--none);stroke-width:2.4;fill:none}"
 	".b{stroke:var(--wait);stroke-width:3.6;fill:none}"
+	".z{stroke:var(--bad);stroke-width:2;stroke-dasharray:2 4;fill:none;"
+	"vector-effect:non-scaling-stroke}"
 	".c{stroke:var(--more);stroke-width:1.5;fill:none;vector-effect:"
 	"non-scaling-stroke}.g{stroke:var(--line);stroke-width:1;fill:none;"
 	"vector-effect:non-scaling-stroke}.e{stroke:var(--bad);stroke-width:1.5;"

@@ -134,7 +134,7 @@ static struct point point_of(const struct rank_record *rank,
 }
 
 struct point record_use(struct record *r, const struct wire_rank_use *m,
-			const char *bound)
+			const char *bound, int64_t now_ns)
 {
 	struct rank_record *rank = &r->rank[m->rank];
 	const bool known = bound && *bound && *m->cpus;
@@ -145,6 +145,7 @@ struct point record_use(struct record *r, const struct wire_rank_use *m,
 	if (rank->use.pid == m->pid && m->clock_ns > rank->use.clock_ns) {
 		p = point_of(rank, m);
 		strip_add(&rank->strip, &p);
+		rank->strip.covers_s += (double)p.span_s;
 		s->use_s += (double)p.span_s;
 		s->main_s += (double)p.main * (double)p.span_s;
 		s->cpu_s += (double)p.cpu * (double)p.span_s;
@@ -153,6 +154,12 @@ struct point record_use(struct record *r, const struct wire_rank_use *m,
 		s->read_bytes += record_passed(m->read_bytes, rank->use.read_bytes);
 		s->disk_bytes += record_passed(m->disk_bytes, rank->use.disk_bytes);
 	}
+	if (rank->use.pid && rank->use.pid != m->pid && now_ns > rank->seen_ns &&
+	    rank->strip.gaps < GAPS_MOST)
+		rank->strip.gap[rank->strip.gaps++] =
+			(struct gap){ .at_s = rank->strip.covers_s,
+				      .s = (double)(now_ns - rank->seen_ns) / 1e9 };
+	rank->seen_ns = now_ns;
 	rank->points += moved;
 	if (!moved || !rank->moved || strcmp(rank->moved, m->cpus)) {
 		free(rank->moved);

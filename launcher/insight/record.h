@@ -29,12 +29,23 @@ struct point {
 	float gpu_gib;
 };
 
+/* A rank had no process, from one life to the next. */
+struct gap {
+	double at_s; /* the strip covers so much of the time before it */
+	double s;
+};
+
+enum { GAPS_MOST = 32 };
+
 struct strip {
 	struct point *v;
 	uint32_t n, most;
 	uint32_t samples; /* of which a point is made */
 	uint32_t pending; /* in the next one */
 	struct point next;
+	double covers_s;           /* without gaps */
+	struct gap gap[GAPS_MOST]; /* the first ones */
+	uint32_t gaps;
 };
 
 /* Sums of a rank.  Those of libberth begin when its first operation has ended. */
@@ -62,6 +73,7 @@ struct dips {
 struct rank_record {
 	struct sums sums;
 	struct strip strip;
+	int64_t seen_ns;     /* its last sample, by our clock */
 	uint64_t peak_bytes; /* of its memory, as sampled */
 	uint32_t threads, children, pid;
 	char state;      /* of its main thread at the last sample; 0: none yet */
@@ -99,9 +111,10 @@ void record_grow(struct record *r, uint32_t nranks, size_t nhosts);
 void record_free(struct record *r); /* takes {0} */
 
 /* A message of an agent.  BOUND: the CPUs of the rank as read back at its start, or
- * NULL.  record_use() returns what is new; its span_s is 0 if that is unknown. */
+ * NULL.  NOW_NS: when it was sampled, by our clock: a rank may come to another host.
+ * record_use() returns what is new; its span_s is 0 if that is unknown. */
 struct point record_use(struct record *r, const struct wire_rank_use *m,
-			const char *bound);
+			const char *bound, int64_t now_ns);
 void record_ops(struct record *r, const struct wire_rank_ops *m);
 void record_gpu(struct record *r, const struct wire_gpu_use *m);
 void record_host(struct record *r, size_t host, const struct wire_host_use *m);

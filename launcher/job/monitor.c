@@ -20,11 +20,13 @@ static struct record *monitor_record(struct job *j)
 const char *monitor_use(struct job *j, struct host *h, const struct wire_rank_use *m)
 {
 	struct point p;
+	int64_t now_ns;
 
 	if (!job_has_rank(j, h, m->rank))
 		return no_rank;
-	p = record_use(monitor_record(j), m, j->rank[m->rank].bound);
-	timeline_sample(j->account.timeline, m->rank, agents_time(h, m->clock_ns), &p);
+	now_ns = agents_time(h, m->clock_ns);
+	p = record_use(monitor_record(j), m, j->rank[m->rank].bound, now_ns);
+	timeline_sample(j->account.timeline, m->rank, now_ns, &p);
 	return NULL;
 }
 

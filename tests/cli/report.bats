@@ -84,6 +84,18 @@ assert ["API_KEY", "<redacted, 7 bytes>"] in j["apps"][0]["environment"]'
 	run ! grep -E 'hidden[6789]' "$T/job.html" "$T/job.json"
 }
 
+# bats test_tags=all
+@test "the time between two lives of a rank is drawn" {
+	# rank 0 takes its time to end, and rank 1 does not start again before
+	run -0 r --report "$T/job.html" --restarts 1 -np 2 --monitor 0.1 \
+		bash -c 'trap "sleep 1.5; exit 1" TERM
+			[ -e "$0" ] && exec sleep 1
+			[ $RANK = 0 ] || { sleep 0.8; touch "$0"; exit 1; }
+			while :; do sleep 0.1; done' "$T/lived"
+	page
+	grep -q '<svg class="strip".*<path class="z" d="M' "$T/job.html"
+}
+
 @test "^C and TERM: the report is written, too" {
 	local signal
 	for signal in INT TERM; do

@@ -42,7 +42,7 @@ static void facts_fill(uint32_t rank, uint32_t samples)
 		ops.steps += 30;
 		ops.blocked_us += 300000 - wave * 5000;
 		record_ops(&facts_record, &ops);
-		record_use(&facts_record, &m, "0-3");
+		record_use(&facts_record, &m, "0-3", (int64_t)m.clock_ns);
 	}
 }
 

@@ -112,6 +112,21 @@ START_TEST(mean_of_ranks_counts_those_that_are_known)
 }
 END_TEST
 
+/* A rank that had no process for 4 s, after the first half of its samples. */
+START_TEST(gaps_are_left_out)
+{
+	const struct columns c = { .n = 10, .width_s = 1 };
+
+	fill(6, 1);
+	strip.gap[0] = (struct gap){ .at_s = 3, .s = 4 };
+	strip.gaps = 1;
+	columns_rank(out, &c, &strip, 10);
+	strip.gaps = 0;
+	for (int i = 0; i < 10; i++)
+		ck_assert_int_eq(out[i].span_s > 0, i < 3 || i >= 7);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("insight_columns");
@@ -119,6 +134,7 @@ int main(void)
 	SRunner *r;
 	int failed;
 
+	tcase_add_test(t, gaps_are_left_out);
 	tcase_add_test(t, how_many);
 	tcase_add_test(t, points_in_columns_of_the_same_width);
 	tcase_add_test(t, points_that_lie_in_two_columns_count_in_both);

@@ -31,7 +31,7 @@ static void use_at(double s, double main, uint32_t pid)
 					 .state = "R",
 					 .cpus = "0-1" };
 
-	record_use(&r, &m, "0-1");
+	record_use(&r, &m, "0-1", (int64_t)m.clock_ns);
 }
 
 static void ops_at(double s, uint32_t round, uint64_t ops, double blocked)
@@ -85,6 +85,9 @@ START_TEST(lives_and_worlds_add_up)
 	use_at(4, 1, 8);
 	ck_assert_double_eq_tol(r.rank[1].sums.use_s, 2, 1e-6);
 	ck_assert_double_eq_tol(r.rank[1].sums.main_s, 2, 1e-6);
+	ck_assert_uint_eq(r.rank[1].strip.gaps, 1);
+	ck_assert_double_eq_tol(r.rank[1].strip.gap[0].at_s, 1, 1e-6);
+	ck_assert_double_eq_tol(r.rank[1].strip.gap[0].s, 1, 1e-6);
 	ops_at(2, 1, 100, 1);
 	ops_at(3, 2, 40, 0.5);
 	ck_assert_double_eq_tol(r.rank[1].sums.ops, 140, 1e-6);
@@ -131,16 +134,16 @@ START_TEST(moved_ranks)
 		.rank = 0, .pid = 1, .clock_ns = 1, .state = "S", .cpus = "0"
 	};
 
-	record_use(&r, &m, NULL); /* bound to nothing */
+	record_use(&r, &m, NULL, (int64_t)m.clock_ns); /* bound to nothing */
 	ck_assert_ptr_null(r.rank[0].moved);
-	record_use(&r, &m, "0-3");
+	record_use(&r, &m, "0-3", (int64_t)m.clock_ns);
 	ck_assert_str_eq(r.rank[0].moved, "0");
 	m.cpus = "1";
-	record_use(&r, &m, "0-3");
+	record_use(&r, &m, "0-3", (int64_t)m.clock_ns);
 	ck_assert_str_eq(r.rank[0].moved, "1");
 	ck_assert_uint_eq(r.rank[0].points, 2);
 	m.cpus = "0-3";
-	record_use(&r, &m, "0-3");
+	record_use(&r, &m, "0-3", (int64_t)m.clock_ns);
 	ck_assert_ptr_null(r.rank[0].moved);
 }
 END_TEST
