@@ -50,7 +50,7 @@ struct account {
 	struct usage *usage;  /* one for each host */
 	struct record record; /* what ranks and hosts used, over time */
 	struct live_view view;
-	struct ledger_row fewest; /* of this command, with the fewest ranks */
+	struct ledger_row fewest;   /* of this command, with the fewest ranks */
 	struct report_file *report; /* --report; NULL: none */
 	struct timeline *timeline;  /* --timeline; NULL: none */
 	struct losses losses;
