@@ -61,7 +61,9 @@ STEPS=$ROOT/build/helpers/steps
 
 # bats test_tags=all
 @test "^\\ prints what each rank uses" {
-	env --default-signal "$RUNNER" -np 2 --monitor 0.2 "$STEPS" 60 2 lock 1 20 > "$T/out" 2> "$T/err" 3>&- &
+	env --default-signal "$RUNNER" -np 2 --monitor 0.2 --events "$T/events" "$STEPS" 60 2 lock 1 20 \
+		> "$T/out" 2> "$T/err" 3>&- &
+	until grep -qs '"rank started"' "$T/events"; do sleep 0.05; done # before, ^\ ends it
 	until [ "$(grep -c 'GiB' "$T/err")" -ge 1 ]; do
 		kill -QUIT $!
 		sleep 0.3
