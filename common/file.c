@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +60,25 @@ ssize_t file_start(const char *path, char *out, size_t size)
 		close(fd);
 	out[n < 0 ? 0 : n] = '\0';
 	return n;
+}
+
+const char *file_tmp_folder(void)
+{
+	const char *folder = getenv("TMPDIR");
+
+	return folder && *folder ? folder : "/tmp";
+}
+
+int file_nameless(void)
+{
+	char *name = xasprintf("%s/berth-XXXXXX", file_tmp_folder());
+	const int fd = mkostemp(name, O_CLOEXEC), error = errno;
+
+	if (fd >= 0)
+		unlink(name);
+	free(name);
+	errno = error;
+	return fd;
 }
 
 int file_write(int fd, const char *p, size_t n)

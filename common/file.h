@@ -1,5 +1,5 @@
 /* file.h - read a small file as one text: host files, config files, scripts, /proc;
- * write a text.
+ * write a text; make a file without a name.
  *
  * Reads no more than the caller's limit: a user may name /dev/zero by mistake. */
 #ifndef BERTH_FILE_H
@@ -19,6 +19,11 @@ int file_read_stdin(struct str *out, size_t most);
 /* The first SIZE - 1 bytes of the file PATH, as one read gives them, and a NUL into
  * OUT: how many, or -1 with errno.  A FIFO is not waited for. */
 ssize_t file_start(const char *path, char *out, size_t size);
+/* TMPDIR, else /tmp. */
+const char *file_tmp_folder(void);
+/* A new file in that folder, which has no name: nothing of it is left.  A descriptor,
+ * or -1 with errno. */
+int file_nameless(void);
 /* Write all N bytes at P to FD, which blocks.  0, or -1 with errno. */
 int file_write(int fd, const char *p, size_t n);
 

@@ -1,27 +1,20 @@
 #include "agent/ranks/timeline.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
-#include "common/str.h"
+#include "common/file.h"
 
 int timeline_open(struct rank_timeline *t, uint32_t first, uint32_t last)
 {
-	const char *folder = getenv("TMPDIR");
-	char *name = xasprintf("%s/berth-timeline-XXXXXX",
-			       folder && *folder ? folder : "/tmp");
-	const int fd = mkostemp(name, O_CLOEXEC), error = errno;
+	const int fd = file_nameless();
 
 	*t = (struct rank_timeline){ .fd = fd };
-	if (fd >= 0) {
-		unlink(name);
-		snprintf(t->text, sizeof t->text, "%u-%u:/proc/%d/fd/%d", first, last,
-			 (int)getpid(), fd);
-	}
-	free(name);
-	return fd < 0 ? error : 0;
+	if (fd < 0)
+		return errno;
+	snprintf(t->text, sizeof t->text, "%u-%u:/proc/%d/fd/%d", first, last,
+		 (int)getpid(), fd);
+	return 0;
 }
 
 void timeline_tell(const struct rank_timeline *t, struct env_paths *to)

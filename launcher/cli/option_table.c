@@ -444,10 +444,11 @@ const struct option option_table[] = {
 	  .text = "Write one timeline of all ranks that use libberth, and of the events of --events, to "
 		  "FILE when the job has ended: for Perfetto (ui.perfetto.dev) and, as JSON, for "
 		  "chrome://tracing. With --monitor, what each rank uses is in it, too. --trace-merge "
-		  "says what is in it, and what the name of FILE means: t.json.gz, t.pftrace.gz. All times are those of the clock of runner's host; the file "
-		  "says how wrong they can be. Until the job has ended, each rank's part is in a file "
-		  "without a name in TMPDIR or /tmp of its host, 256 MiB at most. A rank that is killed "
-		  "leaves all but its last milliseconds, and a lost host leaves nothing." },
+		  "says what is in it, and what the name of FILE means: t.json.gz, t.pftrace.gz. All "
+		  "times are those of the clock of runner's host; the file says how wrong they can be. "
+		  "Until the job has ended, each rank's part is in a file without a name in TMPDIR or "
+		  "/tmp of its host, 256 MiB at most. A rank that is killed leaves all but its last "
+		  "milliseconds, and a lost host leaves nothing." },
 	{ "--timeline-steps", "A:B", TOPIC_output, 0,
 	  "timeline-steps", "BERTH_TIMELINE_STEPS", .set = value_steps,
 	  .help = "only steps A to B of it",

@@ -77,10 +77,8 @@ static uint64_t ledger_command(const struct job *j)
 
 void ledger_file_note(struct job *j)
 {
-	const struct ledger_row row = { .command = ledger_command(j),
-					.np = j->plan.np,
-					.steps = ledger_steps(&j->account.record,
-							      STEPS_S) };
+	struct ledger_row row = { .np = j->plan.np,
+				  .steps = ledger_steps(&j->account.record, STEPS_S) };
 	struct ledger *l;
 	char *text;
 	struct str out = { 0 };
@@ -94,6 +92,7 @@ void ledger_file_note(struct job *j)
 	fd = ledger_open();
 	if (fd < 0)
 		return;
+	row.command = ledger_command(j);
 	l = xcalloc(1, sizeof *l);
 	text = xcalloc(1, LEDGER_BYTES + 1);
 	n = pread(fd, text, LEDGER_BYTES, 0);

@@ -1,12 +1,11 @@
 #include "launcher/job/timeline.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "launcher/output/spool.h"
+#include "common/file.h"
 #include "launcher/trace/trace_merge.h"
 
 /* The bytes of one life of a rank, or of runner. */
@@ -152,25 +151,18 @@ int timeline_open(struct timeline **out, const char *file, struct events **ev,
 {
 	struct trace_file *f;
 	struct timeline *t;
-	char *name;
+	int fd;
 
 	*out = NULL;
 	if (!file)
 		return 0;
 	if (trace_file_open(&f, file, e) || trace_file_close(f, e))
 		return -1;
-	name = xasprintf("%s/berth-timeline-XXXXXX", spool_folder());
+	fd = file_nameless();
+	if (fd < 0)
+		return err_set(e, E_TRACE_WRITE, file_tmp_folder(), strerror(errno));
 	t = xcalloc(1, sizeof *t);
-	t->fd = mkostemp(name, O_CLOEXEC);
-	if (t->fd < 0)
-		err_set(e, E_TRACE_WRITE, name, strerror(errno));
-	else
-		unlink(name);
-	free(name);
-	if (t->fd < 0) {
-		free(t);
-		return -1;
-	}
+	t->fd = fd;
 	t->file = xstrdup(file);
 	part_describe(part_new(t, "runner", NULL, 0), job);
 	t->part[0]->in.end_ns = 1; /* its clock is right */
@@ -286,7 +278,7 @@ int timeline_write(struct timeline *t, struct str *line, struct err *e)
 	str_addf(line, "%s: ", t->file);
 	trace_report_print(line, &report);
 	if (t->error)
-		str_addf(line, "; a part is lost: %s: %s", spool_folder(),
+		str_addf(line, "; a part is lost: %s: %s", file_tmp_folder(),
 			 strerror(t->error));
 	return 0;
 }

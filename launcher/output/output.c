@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "common/loop.h"
 #include "common/wire.h"
 #include "launcher/output/nccl_log.h"
@@ -339,7 +340,7 @@ static bool is_spooled(struct output *o, uint32_t rank, unsigned stream,
 	error = spool_add(o->spool, &p, data);
 	o->spool_full = error != 0;
 	if (error) {
-		err_set(&e, E_SORT_FILE, spool_folder(), strerror(error));
+		err_set(&e, E_SORT_FILE, file_tmp_folder(), strerror(error));
 		output_note(
 			o, "runner: warning: %s; output is shown as it comes\nhint: %s",
 			e.text, e.hint);

@@ -1,12 +1,12 @@
 #include "launcher/output/spool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "common/str.h"
 
 /* In front of the bytes of a piece. */
@@ -28,25 +28,12 @@ struct spool {
 	uint64_t at;            /* its next byte; 0: no piece is read */
 };
 
-const char *spool_folder(void)
-{
-	const char *folder = getenv("TMPDIR");
-
-	return folder && *folder ? folder : "/tmp";
-}
-
 int spool_open(struct spool **s, uint32_t np, struct err *e)
 {
-	char *name = xasprintf("%s/berth-output-XXXXXX", spool_folder());
-	const int fd = mkostemp(name, O_CLOEXEC);
+	const int fd = file_nameless();
 
 	if (fd < 0)
-		err_set(e, E_SORT_FILE, spool_folder(), strerror(errno));
-	else
-		unlink(name);
-	free(name);
-	if (fd < 0)
-		return -1;
+		return err_set(e, E_SORT_FILE, file_tmp_folder(), strerror(errno));
 	*s = xcalloc(1, sizeof **s);
 	**s = (struct spool){ .fd = fd,
 			      .np = np,

@@ -23,8 +23,6 @@ struct spool_piece {
 /* For NP ranks: 0, or -1 with E_SORT_FILE. */
 int spool_open(struct spool **s, uint32_t np, struct err *e);
 void spool_free(struct spool *s); /* takes NULL */
-/* The folder of the file. */
-const char *spool_folder(void);
 
 /* The bytes of P behind those before.  0, or an errno: P is not in the file. */
 int spool_add(struct spool *s, const struct spool_piece *p, const void *bytes);

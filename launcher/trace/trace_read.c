@@ -205,6 +205,20 @@ static enum scan scan_string(struct scan_at *s, struct trace_text *t)
 	return SCAN_MORE;
 }
 
+/* The key of a member, up to its value. */
+static enum scan scan_key(struct scan_at *s, struct trace_text *key)
+{
+	enum scan found = scan_string(s, key);
+
+	found = found != SCAN_OK ? found : scan_blank(s);
+	if (found != SCAN_OK)
+		return found;
+	if (*s->p != ':')
+		return scan_bad(s, "no ':' behind a key");
+	s->p++;
+	return scan_blank(s);
+}
+
 static bool is_digit(char c)
 {
 	return c >= '0' && c <= '9';
@@ -277,14 +291,7 @@ static enum scan scan_inside(struct scan_at *s, int depth)
 			return SCAN_OK;
 		}
 		if (close == '}') {
-			found = scan_string(s, &key);
-			found = found != SCAN_OK ? found : scan_blank(s);
-			if (found != SCAN_OK)
-				return found;
-			if (*s->p != ':')
-				return scan_bad(s, "no ':' behind a key");
-			s->p++;
-			found = scan_blank(s);
+			found = scan_key(s, &key);
 		}
 		found = found != SCAN_OK ? found : scan_value(s, depth - 1);
 		found = found != SCAN_OK ? found : scan_blank(s);
@@ -471,14 +478,7 @@ static enum scan scan_event(struct scan_at *s, struct trace_event *ev)
 			s->p++;
 			return SCAN_OK;
 		}
-		found = scan_string(s, &key);
-		found = found != SCAN_OK ? found : scan_blank(s);
-		if (found != SCAN_OK)
-			return found;
-		if (*s->p != ':')
-			return scan_bad(s, "no ':' behind a key");
-		s->p++;
-		found = scan_blank(s);
+		found = scan_key(s, &key);
 		found = found != SCAN_OK ? found : scan_text(s, &value);
 		found = found != SCAN_OK ? found : scan_blank(s);
 		if (found != SCAN_OK)

@@ -69,7 +69,7 @@ END_TEST
 
 /* ---- records ---- */
 
-/* Of two ranks, of which this is the second. */
+/* The second of two ranks. */
 static struct memory *make(void)
 {
 	struct memory *m = calloc(1, sizeof *m);
@@ -497,7 +497,7 @@ START_TEST(not_writable)
 }
 END_TEST
 
-/* What others may have put at a name before us is neither followed nor cut off. */
+/* A name that others have put there before us is neither followed nor cut off. */
 START_TEST(planted)
 {
 	static const char *const says[] = { "it is a link", "(a hard link)",

@@ -551,7 +551,7 @@ START_TEST(scaling)
 }
 END_TEST
 
-/* What agents did not send is said, also if there is too little to look at. */
+/* Samples that agents did not send are said, also if there is too little to look at. */
 START_TEST(samples_are_missing)
 {
 	struct wire_host_use m = { .clock_ns = 1 };
