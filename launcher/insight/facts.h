@@ -9,8 +9,6 @@
 #include "launcher/insight/verdict.h"
 #include "launcher/output/event_log.h"
 
-enum { FACTS_TEXT_BYTES = 1024 }; /* of each text; a longer one is cut */
-
 /* One program of the job. */
 struct facts_app {
 	uint32_t np;
@@ -61,22 +59,11 @@ struct facts {
 /* Bytes that a report is made of, in order. */
 typedef void facts_put(void *ctx, const char *bytes, size_t n);
 
-/* Append TEXT, without its end if it is long; that is marked. */
-void facts_cut(struct str *out, const char *text);
-/* Append word K of ARGV, whole; a secret, also in the word behind its option, is
- * hidden. */
-void facts_word(struct str *out, const struct strv *argv, size_t k);
-/* The name of a variable "NAME=VALUE" to NAME, and its value as it may be shown. */
-void facts_variable(struct str *name, struct str *value, const char *variable);
 /* A finding is about RANK, or it failed. */
 bool facts_odd(const struct facts *f, uint32_t rank);
 /* Append the rule of each finding about RANK: "SLOW RANK, BINDING". */
 void facts_findings(struct str *out, const struct facts *f, uint32_t rank);
 /* As many columns for a strip as a report of so many ranks has room for. */
 struct columns facts_columns(const struct facts *f);
-/* Seconds as people say them: "41 min", "4 min 7 s", "3.2 s". */
-void facts_time(struct str *out, double s);
-/* "2026-11-29 10:20:42 UTC" */
-void facts_date(struct str *out, double t);
 
 #endif

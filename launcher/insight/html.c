@@ -1,7 +1,7 @@
 #include "launcher/insight/html.h"
 
 #include "common/str.h"
-#include "launcher/insight/facts.h"
+#include "launcher/insight/format.h"
 
 /* Bytes that are not UTF-8, and controls, which HTML forbids, become U+FFFD. */
 void html_text(struct str *out, const char *text)
@@ -9,7 +9,7 @@ void html_text(struct str *out, const char *text)
 	struct str cut = { 0 };
 	size_t n;
 
-	facts_cut(&cut, text);
+	format_cut(&cut, text);
 	for (const char *p = str_text(&cut); *p; p += n ? n : 1) {
 		const unsigned char c = (unsigned char)*p;
 		/* U+0080 to U+009F are controls, too */

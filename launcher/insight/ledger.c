@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "common/str.h"
-#include "launcher/insight/facts.h"
+#include "launcher/insight/format.h"
 
 uint64_t ledger_hash(uint64_t hash, const struct strv *argv)
 {
@@ -17,7 +17,7 @@ uint64_t ledger_hash(uint64_t hash, const struct strv *argv)
 		struct str word = { 0 };
 		const char *s;
 
-		facts_word(&word, argv, i);
+		format_word(&word, argv, i);
 		s = str_text(&word);
 		do
 			hash = (hash ^ (unsigned char)*s) * UINT64_C(1099511628211);

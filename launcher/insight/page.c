@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/str.h"
+#include "launcher/insight/format.h"
 #include "launcher/insight/html.h"
 #include "launcher/insight/page_hosts.h"
 #include "launcher/insight/page_strip.h"
@@ -18,14 +19,14 @@ static void add_command(struct str *out, const struct facts *f)
 {
 	struct str line = { 0 };
 
-	for (size_t i = 0; i < f->napp && line.len <= FACTS_TEXT_BYTES; i++) {
+	for (size_t i = 0; i < f->napp && line.len <= FORMAT_BYTES; i++) {
 		const struct strv *argv = f->app[i].argv;
 
 		if (i)
 			str_add(&line, " : ");
-		for (size_t k = 0; k < argv->n && line.len <= FACTS_TEXT_BYTES; k++) {
+		for (size_t k = 0; k < argv->n && line.len <= FORMAT_BYTES; k++) {
 			str_add(&line, k ? " " : "");
-			facts_word(&line, argv, k);
+			format_word(&line, argv, k);
 		}
 	}
 	html_text(out, str_text(&line));
@@ -51,9 +52,9 @@ static void page_head(struct str *out, const struct facts *f)
 		 f->status ? "failed:" : "ended well:", f->status);
 	str_addf(out, "<span class=\"soft\">%u rank%s, ", f->record->nranks,
 		 str_plural(f->record->nranks));
-	facts_time(out, f->wall_s);
+	format_time(out, f->wall_s);
 	str_add(out, ", ");
-	facts_date(out, f->begin);
+	format_date(out, f->begin);
 	str_add(out, "</span></p>\n");
 }
 
@@ -119,7 +120,7 @@ static void page_job(struct str *out, const struct facts *f)
 	str_addf(&text, "%d", f->status);
 	html_row(out, "exit status", text.s);
 	text.len = 0;
-	facts_date(&text, f->begin + f->wall_s);
+	format_date(&text, f->begin + f->wall_s);
 	html_row(out, "ended", text.s);
 	if (f->restarts) {
 		text.len = 0;
@@ -222,7 +223,7 @@ static void page_event(struct str *out, const struct facts *f,
 	struct str hosts = { 0 }, ranks = { 0 };
 
 	str_add(out, "<tr><td class=\"r\">");
-	facts_time(out, row->begin - f->begin);
+	format_time(out, row->begin - f->begin);
 	str_add(out, "</td><td class=\"t\">");
 	html_text(out, row->name);
 	str_add(out, "</td><td>");
@@ -239,7 +240,7 @@ static void page_event(struct str *out, const struct facts *f,
 	html_text(out, row->text);
 	if (row->count > 1) {
 		str_addf(out, " <span class=\"soft\">(%zu, within ", row->count);
-		facts_time(out, row->end - row->begin);
+		format_time(out, row->end - row->begin);
 		str_add(out, ")</span>");
 	}
 	str_add(out, "</td></tr>\n");
@@ -274,7 +275,7 @@ static void page_variables(struct str *out, const struct strv *env, const char *
 	for (size_t i = 0; i < env->n; i++) {
 		struct str name = { 0 }, value = { 0 };
 
-		facts_variable(&name, &value, env->v[i]);
+		format_variable(&name, &value, env->v[i]);
 		str_add(out, "<dt><code>");
 		html_text(out, str_text(&name));
 		str_add(out, "</code></dt><dd><code>");

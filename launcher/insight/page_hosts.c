@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/str.h"
+#include "launcher/insight/format.h"
 #include "launcher/insight/html.h"
 #include "launcher/insight/page_boxes.h"
 #include "launcher/insight/page_strip.h"
@@ -88,7 +89,7 @@ static void add_rank(struct str *out, const struct facts *f, uint32_t rank,
 			 r->failed ? "bad" : "soft", r->ended);
 	if (r->end_s >= 0) {
 		str_add(out, " <span class=\"soft\">after ");
-		facts_time(out, r->end_s);
+		format_time(out, r->end_s);
 		str_add(out, "</span>");
 	}
 	if (r->lives > 1)

@@ -1,7 +1,7 @@
 #include "launcher/insight/page_strip.h"
 
 #include "common/str.h"
-#include "launcher/insight/facts.h"
+#include "launcher/insight/format.h"
 
 enum {
 	BAR = 6,         /* units of a bar and the gap beside it */
@@ -151,7 +151,7 @@ void page_axis(struct str *out, const struct columns *c)
 	for (unsigned i = 0; i <= QUARTERS; i++) {
 		struct str time = { 0 };
 
-		facts_time(&time, c->n * c->width_s * i / QUARTERS);
+		format_time(&time, c->n * c->width_s * i / QUARTERS);
 		str_addf(out, "<span%s>%s</span>", i % 2 ? " class=\"hide\"" : "",
 			 i ? time.s : "0");
 		str_free(&time);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/str.h"
+#include "launcher/insight/format.h"
 #include "launcher/output/events.h"
 
 /* TEXT, cut, as a JSON string. */
@@ -11,7 +12,7 @@ static void add_cut_string(struct str *out, const char *text)
 {
 	struct str cut = { 0 };
 
-	facts_cut(&cut, text);
+	format_cut(&cut, text);
 	json_string(out, str_text(&cut));
 	str_free(&cut);
 }
@@ -32,7 +33,7 @@ static void json_variables(struct str *out, const struct strv *env)
 	for (size_t i = 0; env && i < env->n; i++) {
 		struct str name = { 0 }, value = { 0 };
 
-		facts_variable(&name, &value, env->v[i]);
+		format_variable(&name, &value, env->v[i]);
 		str_add(out, i ? ", [" : "[");
 		json_string(out, str_text(&name));
 		str_add(out, ", ");
@@ -54,7 +55,7 @@ static void json_apps(struct str *out, const struct facts *f)
 		for (size_t k = 0; k < a->argv->n; k++) {
 			struct str word = { 0 };
 
-			facts_word(&word, a->argv, k);
+			format_word(&word, a->argv, k);
 			str_add(out, k ? ", " : "");
 			add_cut_string(out, str_text(&word));
 			str_free(&word);

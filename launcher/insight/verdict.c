@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/str.h"
-#include "launcher/insight/facts.h"
+#include "launcher/insight/format.h"
 #include "launcher/insight/past.h"
 #include "launcher/output/events.h"
 
@@ -307,7 +307,7 @@ static bool rule_slow(struct finding *f, const struct look *l)
 	if (!l->crowded && past_find(&past, &slower, l->record) &&
 	    rank_set_equal(&slower, &f->ranks)) {
 		str_add(&text, "; more than before for the last ");
-		facts_time(&text, past.since_s);
+		format_time(&text, past.since_s);
 	}
 	rank_set_free(&slower);
 	f->text = str_take(&text);
@@ -332,7 +332,7 @@ static bool rule_past(struct finding *f, const struct look *l)
 	f->gain = more.all / p.now.all;
 	verdict_ranks(&text, l, f);
 	str_add(&text, ": slower than before for the last ");
-	facts_time(&text, p.since_s);
+	format_time(&text, p.since_s);
 	str_addf(&text,
 		 ": a step takes %.1f ms, it took %.1f; without the wait for others "
 		 "%.1f ms, it was %.1f",
@@ -641,9 +641,9 @@ static void gpu_dips(struct str *out, const struct look *l, const struct finding
 		return;
 	d = &l->record->rank[worst].dips;
 	str_add(out, "; below 50 % each ");
-	facts_time(out, period);
+	format_time(out, period);
 	str_add(out, ", for ");
-	facts_time(out, d->low_s / d->n);
+	format_time(out, d->low_s / d->n);
 }
 
 /* GPUs that are busy, but for regular dips: a note. */
@@ -850,7 +850,7 @@ static void verdict_cut(char **text)
 {
 	struct str cut = { 0 };
 
-	facts_cut(&cut, *text);
+	format_cut(&cut, *text);
 	free(*text);
 	*text = str_take(&cut);
 }
