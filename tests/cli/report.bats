@@ -97,14 +97,16 @@ assert ["API_KEY", "<redacted, 7 bytes>"] in j["apps"][0]["environment"]'
 }
 
 @test "^C and TERM: the report is written, too" {
-	local signal
+	local signal status
 	for signal in INT TERM; do
+		status=0
 		rm -f "$T/job.json" "$T/job.html"
 		timeout -k 5 30 "$RUNNER" --events "$T/events" --report "$T/job.json" --report "$T/job.html" -np 2 sleep 20 \
 			< /dev/null 2> "$T/err" &
 		wait_for grep -qs '"rank started", "rank": 1' "$T/events"
 		kill -s $signal "$(pgrep -P $!)"
-		run ! wait $!
+		wait $! || status=$?
+		[ "$status" != 0 ]
 		page
 		json "assert 'SIG$signal' in j['cause'] and not any(r['failed'] for r in j['ranks']), j"
 		rm "$T/events"
