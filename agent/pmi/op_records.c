@@ -225,6 +225,26 @@ static uint64_t records_last_ns(const struct server *s, uint32_t local,
 	return op.ended > op.begun ? op.ended : op.begun;
 }
 
+static void tell_large(const struct server *s, const struct wire_rank_ops *ops,
+		       unsigned kind, unsigned size, const struct boot_large *large)
+{
+	static const char *const kinds[] = { KIND_NAMES };
+	const struct wire_large_ops w = {
+		.epoch = ops->epoch,
+		.rank = ops->rank,
+		.init_round = ops->init_round,
+		.kind = kinds[kind],
+		.size = size,
+		.ops = atomic_load(&large->ops),
+		.bytes = atomic_load(&large->bytes),
+		.bus_bytes = atomic_load(&large->bus_bytes),
+		.us = atomic_load(&large->ns) / 1000,
+	};
+
+	if (w.ops)
+		wire_pack_large_ops(s->out, &w);
+}
+
 void op_records_tell(struct server *s, uint32_t local)
 {
 	struct member *m = &s->member[local];
@@ -249,6 +269,10 @@ void op_records_tell(struct server *s, uint32_t local)
 		.blocked_us = atomic_load(&rank.blocked_ns) / 1000,
 	};
 	wire_pack_rank_ops(s->out, &w);
+	for (unsigned kind = 0; kind < BOOT_LARGE_KINDS; kind++)
+		for (unsigned i = 0; i < BOOT_LARGE_SIZES; i++)
+			tell_large(s, &w, kind + 1, BOOT_LARGE_FIRST + i,
+				   &rank.large[kind][i]);
 }
 
 pid_t op_records_pid(const struct server *s, uint32_t local)

@@ -6,6 +6,7 @@
 #include "launcher/insight/format.h"
 #include "launcher/insight/html.h"
 #include "launcher/insight/page_hosts.h"
+#include "launcher/insight/page_large.h"
 #include "launcher/insight/page_strip.h"
 #include "launcher/insight/page_style.h"
 #include "launcher/insight/page_table.h"
@@ -207,7 +208,9 @@ static double page_ranks(struct str *out, const struct facts *f)
 	page_strip(out, mean, &c, "strip", "time of the main threads, mean");
 	page_axis(out, &c);
 	page_table(out, f->record);
-	str_add(out, "</div>\n<h2>Hosts and ranks</h2>\n");
+	str_add(out, "</div>\n");
+	page_large(out, f->record);
+	str_add(out, "<h2>Hosts and ranks</h2>\n");
 	page_legend(out);
 	str_addf(out, "<p class=\"soft\">Lines go from 0 to %.1f CPUs.</p>\n",
 		 most_cpus);

@@ -37,6 +37,7 @@ void record_free(struct record *r)
 	for (uint32_t i = 0; i < r->nranks; i++) {
 		free(r->rank[i].strip.v);
 		free(r->rank[i].moved);
+		large_free(&r->rank[i].large);
 	}
 	free(r->rank);
 	free(r->host);

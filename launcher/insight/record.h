@@ -1,15 +1,16 @@
 /* record.h - what the ranks and hosts of a job used, over time: the one record that the
  * verdict, the live line, the table and the page read.
  *
- * Agents send counters (wire.def: rank_use, rank_ops, gpu_use, host_use).  The record
- * keeps the sums of each rank over all of its lives and worlds, and a strip: its rates
- * over time, in at most STRIP_MOST points.  A strip that is full halves their number,
- * so it is bounded for a job of any length.  Times are of the agents' clocks: only
- * differences are used. */
+ * Agents send counters (wire.def: rank_use, rank_ops, large_ops, gpu_use, host_use).
+ * The record keeps the sums of each rank over all of its lives and worlds, and a
+ * strip: its rates over time, in at most STRIP_MOST points.  A strip that is full
+ * halves their number, so it is bounded for a job of any length.  Times are of the
+ * agents' clocks: only differences are used. */
 #ifndef BERTH_LAUNCHER_INSIGHT_RECORD_H
 #define BERTH_LAUNCHER_INSIGHT_RECORD_H
 
 #include "common/wire.h"
+#include "launcher/insight/large.h"
 
 enum { STRIP_MOST = 512, STRIP_LEAST = 32 };
 
@@ -87,6 +88,7 @@ struct rank_record {
 	struct wire_rank_ops done;
 	/* of `done`, at the last sample */
 	struct wire_rank_ops sampled;
+	struct large large; /* what it has done in libberth, by kind and size */
 };
 
 struct host_record {

@@ -5,6 +5,7 @@
 
 #include "common/str.h"
 #include "launcher/insight/format.h"
+#include "launcher/insight/large_rows.h"
 #include "launcher/output/events.h"
 
 /* TEXT, cut, as a JSON string. */
@@ -180,6 +181,23 @@ static void json_sums(struct str *out, const struct rank_record *r)
 	add_cut_member(out, "moved_to", r->moved);
 }
 
+static void json_large(struct str *out, const struct record *r)
+{
+	struct large_row row[LARGE_MOST];
+	const size_t n = large_rows(r, row);
+
+	str_add(out, ",\n\"collectives\": [");
+	for (size_t i = 0; i < n; i++)
+		str_addf(out,
+			 "%s\n{\"operation\": \"%s\", \"least_bytes\": %ju, "
+			 "\"times\": %.0f, \"bytes\": %.0f, \"least_s\": %.9f, "
+			 "\"mean_s\": %.9f, \"rank\": %u, \"bus_bytes_per_s\": %.0f}",
+			 i ? "," : "", row[i].kind, (uintmax_t)1 << row[i].size,
+			 row[i].ops, row[i].bytes, row[i].least_s, row[i].mean_s,
+			 row[i].fastest, row[i].bandwidth);
+	str_add(out, "]");
+}
+
 static void json_events(struct str *out, const struct event_log *l)
 {
 	str_addf(out, ",\n\"events_left_out\": %zu, \"events\": [", l->left_out);
@@ -239,6 +257,7 @@ void report_json(const struct facts *f, facts_put *put, void *ctx)
 		json_host(&out, f, i);
 	str_add(&out, "]");
 	json_events(&out, f->events);
+	json_large(&out, f->record);
 	str_add(&out, ",\n\"ranks\": [");
 	for (uint32_t i = 0; i < f->record->nranks; i++) {
 		const struct rank_record *r = &f->record->rank[i];

@@ -605,6 +605,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(lost, fence_lost(j->serves.fence, h, &m))
 		TAKE_JOB(rank_use, monitor_use(j, h, &m))
 		TAKE_JOB(rank_ops, monitor_ops(j, h, &m))
+		TAKE_JOB(large_ops, monitor_large(j, h, &m))
 		TAKE_JOB(host_use, monitor_host(j, h, &m))
 		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j->serves.status, h, &m))
@@ -630,7 +631,8 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
 	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
 	       type == WIRE_elastic || type == WIRE_looked || type == WIRE_rank_use ||
-	       type == WIRE_rank_ops || type == WIRE_host_use || type == WIRE_gpu_use;
+	       type == WIRE_rank_ops || type == WIRE_large_ops ||
+	       type == WIRE_host_use || type == WIRE_gpu_use;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

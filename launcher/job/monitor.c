@@ -38,6 +38,13 @@ const char *monitor_ops(struct job *j, struct host *h, const struct wire_rank_op
 	return NULL;
 }
 
+const char *monitor_large(struct job *j, struct host *h, const struct wire_large_ops *m)
+{
+	if (!job_has_rank(j, h, m->rank))
+		return no_rank;
+	return large_add(&monitor_record(j)->rank[m->rank].large, m);
+}
+
 const char *monitor_gpu(struct job *j, struct host *h, const struct wire_gpu_use *m)
 {
 	if (!job_has_rank(j, h, m->rank))

@@ -9,6 +9,8 @@
 /* Messages of agents: each function returns the fault of the message, or NULL. */
 const char *monitor_use(struct job *j, struct host *h, const struct wire_rank_use *m);
 const char *monitor_ops(struct job *j, struct host *h, const struct wire_rank_ops *m);
+const char *monitor_large(struct job *j, struct host *h,
+			  const struct wire_large_ops *m);
 const char *monitor_gpu(struct job *j, struct host *h, const struct wire_gpu_use *m);
 const char *monitor_host(struct job *j, struct host *h, const struct wire_host_use *m);
 

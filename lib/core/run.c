@@ -167,11 +167,30 @@ static berth_result run_scale_apart(struct comm *c, struct coll *coll)
 	return BERTH_OK;
 }
 
+/* A step of the caller's own data.  A large one is timed: two looks at the clock take
+ * 0.5 % of 64 KiB in memory. */
+static berth_result run_step(struct comm *c, const struct coll *coll,
+			     uint64_t deadline_ns)
+{
+	const uint64_t bytes = coll->count * kern_size(coll->type);
+	uint64_t begun_ns;
+	berth_result rc;
+
+	if (bytes < TOTALS_LARGE || coll->rows)
+		return comm_step(c, coll, deadline_ns);
+	begun_ns = clock_ns();
+	rc = comm_step(c, coll, deadline_ns);
+	if (!rc)
+		totals_large(totals_of(&c->world->memory), coll->kind, bytes,
+			     c->members->n, clock_ns() - begun_ns);
+	return rc;
+}
+
 static berth_result run_sum(struct comm *c, bool adasum, const struct coll *coll,
 			    uint64_t deadline_ns)
 {
 	return adasum ? adasum_run(c, coll, deadline_ns)
-		      : comm_step(c, coll, deadline_ns);
+		      : run_step(c, coll, deadline_ns);
 }
 
 /* The work of OP, if it is on a device, needs nothing of its caller's any more. */
@@ -305,7 +324,7 @@ berth_result run_op(struct comm *c, const struct op *op, struct coll *coll,
 	else if (run_needs_care(c, coll))
 		rc = run_in_place(c, coll, deadline_ns);
 	else
-		rc = comm_step(c, coll, deadline_ns);
+		rc = run_step(c, coll, deadline_ns);
 	return rc;
 }
 
@@ -335,21 +354,15 @@ void run_slept(struct comm *c, berth_result rc)
 	c->begun_ns = 0;
 }
 
-static const char *run_event(berth_kind kind)
+/* The operation itself, in the timeline. */
+static void run_note_op(const struct comm *c, const struct op *op, uint64_t begun_ns,
+			uint64_t called_ns, uint32_t part)
 {
 	static const char *const name[KIND_COUNT] = {
 		"",          "ALLREDUCE", "REDUCE",   "REDUCESCATTER",
 		"ALLGATHER", "BROADCAST", "ALLTOALL", "BARRIER",
 		"GATHER",    "SCATTER",   "SEND",     "RECV"
 	};
-
-	return name[kind];
-}
-
-/* The operation itself, in the timeline. */
-static void run_note_op(const struct comm *c, const struct op *op, uint64_t begun_ns,
-			uint64_t called_ns, uint32_t part)
-{
 	const struct coll *coll = &op->coll;
 	const struct timeline_op o = { .set = c->id,
 				       .seq = c->seq,
@@ -361,7 +374,7 @@ static void run_note_op(const struct comm *c, const struct op *op, uint64_t begu
 				       .like = coll->count << 16 |
 					       (uint64_t)coll->kind << 8 | coll->type };
 
-	timeline_operation(op->name ? op->name : "", run_event(coll->kind), begun_ns,
+	timeline_operation(op->name ? op->name : "", name[coll->kind], begun_ns,
 			   clock_ns(), &o);
 }
 
@@ -517,7 +530,7 @@ static berth_result run_as_they_lie(struct berth_set *s, struct berth_request **
 				    uint64_t deadline_ns)
 {
 	uint64_t begun_ns = timeline_runs ? clock_ns() : 0;
-	berth_result rc = comm_step(&s->comm, coll, deadline_ns);
+	berth_result rc = run_step(&s->comm, coll, deadline_ns);
 
 	for (size_t i = 0; begun_ns && i < n; i++)
 		run_note_op(&s->comm, r[i]->op, begun_ns, r[i]->submitted_ns,
@@ -636,7 +649,7 @@ static berth_result run_together(struct berth_set *s, struct berth_request **r,
 		begun_ns = clock_ns();
 	}
 	if (s->members.n > 1)
-		rc = comm_step(&s->comm, &coll, deadline_ns);
+		rc = run_step(&s->comm, &coll, deadline_ns);
 	else
 		coll_alone(&coll);
 	if (begun_ns) {

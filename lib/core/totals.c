@@ -42,3 +42,24 @@ void totals_blocked(uint64_t ns)
 	if (getpid() == gettid())
 		atomic_fetch_add(&totals_asleep_ns, ns);
 }
+
+void totals_large(struct boot_rank *me, unsigned kind, uint64_t bytes, unsigned n,
+		  uint64_t ns)
+{
+	const bool whole = kind == BERTH_REDUCE || kind == BERTH_BROADCAST;
+	const unsigned times = kind == BERTH_ALLREDUCE ? 2 : 1;
+	struct boot_large *large;
+	unsigned k;
+
+	if (kind - 1 >= BOOT_LARGE_KINDS)
+		return;
+	if (kind == BERTH_ALLGATHER)
+		bytes *= n;
+	k = 63 - (unsigned)__builtin_clzll(bytes) - BOOT_LARGE_FIRST;
+	large = &me->large[kind - 1][k < BOOT_LARGE_SIZES ? k : BOOT_LARGE_SIZES - 1];
+	totals_count(&large->ops, 1);
+	totals_count(&large->bytes, bytes);
+	/* the factors of NCCL's tests for the bandwidth of a bus */
+	totals_count(&large->bus_bytes, whole ? bytes : bytes / n * (n - 1) * times);
+	totals_count(&large->ns, ns);
+}

@@ -12,7 +12,8 @@
 #include "lib/boot/memory.h"
 
 enum {
-	TOTALS_LOST = 16384 /* operations without the largest: it comes no more */
+	TOTALS_LOST = 16384, /* operations without the largest: it comes no more */
+	TOTALS_LARGE = 1 << BOOT_LARGE_FIRST /* bytes */
 };
 
 static inline struct boot_rank *totals_of(const struct memory *m)
@@ -56,6 +57,11 @@ static inline void totals_add(struct boot_rank *me, unsigned kind, uint64_t byte
 		     TOTALS_LOST))
 		totals_step(me, bytes, name);
 }
+
+/* An operation of KIND on arrays of BYTES, TOTALS_LARGE or more, took NS.  IN has BYTES
+ * on each of N ranks; of an allgather OUT has N times as many.  Any thread. */
+void totals_large(struct boot_rank *me, unsigned kind, uint64_t bytes, unsigned n,
+		  uint64_t ns);
 
 /* This thread was asleep for NS, in an operation of its own or for a request.  The next
  * operation tells: a request may outlive the memory. */

@@ -68,6 +68,21 @@ for rank in j["ranks"]:
     assert all(len(rank["strip"][name]) == j["columns"] for name in rank["strip"]), rank'
 }
 
+@test "collectives by size, with their bus bandwidth" {
+	run -0 r --report "$T/job.html" --report "$T/job.json" -np 2 "$BUILD/bin/berth_bench" allreduce \
+		-b 32K -e 256K -f 2 -m 1
+	page
+	grep -q '<td>allreduce</td><td class="r">128 KiB</td>' "$T/job.html"
+	json '
+rows = j["collectives"]
+assert [r["least_bytes"] for r in rows] == [64 << 10, 128 << 10, 256 << 10], rows
+for r in rows:
+    assert r["operation"] == "allreduce" and r["bytes"] == r["least_bytes"], r
+    assert r["times"] >= 9 and 0 < r["least_s"] <= r["mean_s"] < 1, r
+    # 2 (n - 1) / n is 1 for 2 ranks; the time is rounded to us
+    assert 0.9 < r["bus_bytes_per_s"] * r["least_s"] / r["bytes"] < 1.1, r'
+}
+
 @test "a failure, with its cause, and without a secret" {
 	HF_TOKEN=hidden7 run -7 r --report "$T/job.html" --report "$T/job.json" -q -np 2 -x API_KEY=hidden8 \
 		sh -c '[ $RANK = 0 ] || exit 7; sleep 20' --password=hidden9 --password hidden6 --epochs 7

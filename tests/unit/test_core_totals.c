@@ -92,6 +92,30 @@ START_TEST(threads)
 }
 END_TEST
 
+/* 3 ranks: a ring carries 2 / 3 of an array twice. */
+START_TEST(large_operations)
+{
+	const struct boot_large *of = me.large[BERTH_ALLREDUCE - 1];
+
+	totals_large(&me, BERTH_ALLREDUCE, 3 << 16, 3, 500);
+	totals_large(&me, BERTH_ALLREDUCE, 3 << 16, 3, 700);
+	ck_assert_uint_eq(atomic_load(&of[1].ops), 2);
+	ck_assert_uint_eq(atomic_load(&of[1].bytes), 6 << 16);
+	ck_assert_uint_eq(atomic_load(&of[1].bus_bytes), 8 << 16);
+	ck_assert_uint_eq(atomic_load(&of[1].ns), 1200);
+	of = me.large[BERTH_ALLGATHER - 1];
+	totals_large(&me, BERTH_ALLGATHER, 1 << 16, 4, 100);
+	ck_assert_uint_eq(atomic_load(&of[2].bytes), 4 << 16);
+	ck_assert_uint_eq(atomic_load(&of[2].bus_bytes), 3 << 16);
+	of = me.large[BERTH_BROADCAST - 1];
+	totals_large(&me, BERTH_BROADCAST, UINT64_C(1) << 40, 4, 100);
+	ck_assert_uint_eq(atomic_load(&of[BOOT_LARGE_SIZES - 1].bus_bytes),
+			  UINT64_C(1) << 40);
+	totals_large(&me, BERTH_BARRIER, 1 << 16, 4, 100); /* has no row */
+	totals_large(&me, 0, 1 << 16, 4, 100);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_totals");
@@ -105,6 +129,7 @@ int main(void)
 	tcase_add_test(t, huge_operations);
 	tcase_add_test(t, waiting);
 	tcase_add_test(t, threads);
+	tcase_add_test(t, large_operations);
 	suite_add_tcase(s, t);
 	runner = srunner_create(s);
 	srunner_run_all(runner, CK_ENV);

@@ -138,6 +138,25 @@ static void set_texts(char *text)
 	event_log_end(&facts_log);
 }
 
+START_TEST(collectives_by_size)
+{
+	const struct wire_large_ops m = { .kind = "broadcast",
+					  .size = 31,
+					  .ops = 4,
+					  .bytes = UINT64_C(12) << 30,
+					  .bus_bytes = UINT64_C(12000000000),
+					  .us = 6000000 };
+
+	facts_make(2, 1, 10);
+	ck_assert_ptr_null(strstr(page(), "Collectives"));
+	ck_assert_ptr_null(large_add(&facts_record.rank[1].large, &m));
+	ck_assert_ptr_nonnull(strstr(page(),
+				     "<td>broadcast</td><td class=\"r\">2 GiB</td>"
+				     "<td class=\"r\">4</td><td class=\"r\">1500</td>"
+				     "<td class=\"r\">1500</td><td class=\"r\">2.00 "));
+}
+END_TEST
+
 START_TEST(texts_are_only_texts)
 {
 	static char text[] = "</title><script>alert(1)</script>\"'><img "
@@ -252,6 +271,7 @@ int main(void)
 	tcase_add_test(t, a_small_job_is_open);
 	tcase_add_test(t, a_failed_job);
 	tcase_add_test(t, nothing_is_known);
+	tcase_add_test(t, collectives_by_size);
 	tcase_add_test(t, texts_are_only_texts);
 	tcase_add_test(t, long_texts_are_cut);
 	tcase_add_test(t, impossible_cpus);

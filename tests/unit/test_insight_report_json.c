@@ -42,6 +42,28 @@ START_TEST(job_hosts_ranks_and_strips)
 }
 END_TEST
 
+START_TEST(collectives_by_size)
+{
+	const struct wire_large_ops slow = { .kind = "allreduce",
+					     .size = 20,
+					     .ops = 10,
+					     .bytes = 10 << 20,
+					     .bus_bytes = 10 << 20,
+					     .us = 50000 };
+	struct wire_large_ops fast = slow;
+
+	facts_make(2, 1, 10);
+	has("\"collectives\": []");
+	fast.us = 10000;
+	ck_assert_ptr_null(large_add(&facts_record.rank[0].large, &slow));
+	ck_assert_ptr_null(large_add(&facts_record.rank[1].large, &fast));
+	has("\"collectives\": [\n{\"operation\": \"allreduce\", \"least_bytes\": "
+	    "1048576, "
+	    "\"times\": 10, \"bytes\": 1048576, \"least_s\": 0.001000000, "
+	    "\"mean_s\": 0.003000000, \"rank\": 1, \"bus_bytes_per_s\": 1048576000}]");
+}
+END_TEST
+
 START_TEST(secrets_are_left_out)
 {
 	facts_make(1, 1, 3);
@@ -91,6 +113,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, NULL, facts_free);
 	tcase_add_test(t, job_hosts_ranks_and_strips);
+	tcase_add_test(t, collectives_by_size);
 	tcase_add_test(t, secrets_are_left_out);
 	tcase_add_test(t, hostile_texts_are_cut_and_escaped);
 	tcase_add_test(t, an_hour_of_64_ranks);
