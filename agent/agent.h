@@ -61,6 +61,7 @@ struct agent {
 	struct packages packages;
 	enum start_state state;
 	struct wire_placed answer; /* to be sent if the state says so */
+	char *drawing;             /* of the answer, or NULL */
 	enum mpi_need mpi_need;    /* of the programs here */
 	uint32_t mpi;              /* what ranks get: enum mpi_given */
 	struct winsize window;     /* of the user's terminal, or zeros */

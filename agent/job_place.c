@@ -110,6 +110,24 @@ static void find_packages(struct packages *p, const struct wire_job *j)
 	str_free(&why);
 }
 
+static char *draw_ranks(const struct agent *a)
+{
+	const size_t n = a->placement.n;
+	struct topo_rank *v = xcalloc(n + 1, sizeof *v);
+	char *text;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct berth *b = &a->placement.v[i];
+
+		v[i] = (struct topo_rank){ a->job->ranks.v[i], &b->cpus,
+					   b->gpu < 0 ? NULL
+						      : a->chosen.v[b->gpu].pci };
+	}
+	text = topo_draw(a->xml, v, n);
+	free(v);
+	return text;
+}
+
 void agent_place(struct agent *a)
 {
 	const struct wire_job *job = a->job;
@@ -137,13 +155,16 @@ void agent_place(struct agent *a)
 		find_packages(&a->packages, a->job);
 	for (uint32_t i = 0; i < a->placement.n; i++)
 		say_berth(a, i);
+	if (job->flags & JOB_DRAW)
+		a->drawing = draw_ranks(a);
 	a->answer = (struct wire_placed){ .epoch = job->epoch,
 					  .idle = a->placement.idle,
 					  .certificate = a->placement.certificate,
 					  .id = "",
 					  .text = "",
 					  .hint = "",
-					  .ports = { a->ports.number, ports } };
+					  .ports = { a->ports.number, ports },
+					  .drawing = a->drawing ? a->drawing : "" };
 	if (!a->xml && !(job->flags & JOB_PLAN)) {
 		find_programs(a, &a->answer);
 		if (!*a->answer.id)

@@ -142,6 +142,8 @@ void agent_forget_job(struct agent *a)
 	server_free(a->ranks.server);
 	ranks_free(&a->ranks);
 	placement_free(&a->placement);
+	free(a->drawing);
+	a->drawing = NULL;
 	gpu_free(&a->chosen); /* and its claims */
 	package_free(&a->packages.package);
 	str_free(&a->packages.no_package);

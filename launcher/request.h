@@ -19,7 +19,7 @@ enum transport_choice {
 };
 enum tag_style { TAG_LONG, TAG_SHORT, TAG_NONE };
 enum colour_when { COLOUR_AUTO, COLOUR_ALWAYS, COLOUR_NEVER };
-enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON };
+enum plan_form { PLAN_OFF, PLAN_TEXT, PLAN_JSON, PLAN_SVG, PLAN_PNG };
 
 enum summary_form { SUMMARY_NONE, SUMMARY_TEXT, SUMMARY_JSON };
 

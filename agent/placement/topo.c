@@ -255,7 +255,9 @@ static int init_without_plugins(hwloc_topology_t *h)
 	return rc;
 }
 
-static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
+/* DRAWN: for topo_draw(). */
+static int read_machine(hwloc_topology_t *h, const char *file, bool drawn,
+			struct err *e)
 {
 	/* gl, opencl and those of vendors start slow runtimes of their own.  pci
 	 * reads each function's configuration space.  x86 would bind us to each CPU
@@ -279,6 +281,12 @@ static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 		rc = !(text = read_xml(file)) ||
 		     hwloc_topology_set_xmlbuffer(*h, text, (int)strlen(text) + 1) ||
 		     hwloc_topology_set_io_types_filter(*h, HWLOC_TYPE_FILTER_KEEP_ALL);
+	if (drawn)
+		rc = rc ||
+		     hwloc_topology_set_io_types_filter(
+			     *h, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ||
+		     hwloc_topology_set_type_filter(*h, HWLOC_OBJ_MISC,
+						    HWLOC_TYPE_FILTER_KEEP_ALL);
 	free(text);
 	if (!rc && !hwloc_topology_load(*h))
 		return 0;
@@ -287,14 +295,20 @@ static int read_machine(hwloc_topology_t *h, const char *file, struct err *e)
 		    : err_set(e, E_TOPOLOGY, "this machine", strerror(errno));
 }
 
-int topo_load(struct topo *t, const char *xml, struct err *e)
+static const char *topo_file(const char *xml)
 {
 	const char *file = xml ? xml : getenv("HWLOC_XMLFILE");
+
+	return file && *file ? file : NULL;
+}
+
+int topo_load(struct topo *t, const char *xml, struct err *e)
+{
+	const char *file = topo_file(xml);
 	hwloc_topology_t h = NULL;
 
-	file = file && *file ? file : NULL;
 	*t = (struct topo){ 0 };
-	if (read_machine(&h, file, e))
+	if (read_machine(&h, file, false, e))
 		return -1;
 	t->from_xml = file;
 	t->live = hwloc_topology_is_thissystem(h);
@@ -345,16 +359,108 @@ void topo_restrict(struct topo *t, const struct cpuset *cpus)
 	free(before);
 }
 
-char *topo_xml(const struct topo *t)
+static char *export_xml(hwloc_topology_t h)
 {
 	char *text = NULL, *copy;
 	int n;
 
-	if (hwloc_topology_export_xmlbuffer(t->loaded, &text, &n, 0))
+	if (hwloc_topology_export_xmlbuffer(h, &text, &n, 0))
 		return xstrdup("");
 	copy = xstrdup(text);
-	hwloc_free_xmlbuffer(t->loaded, text);
+	hwloc_free_xmlbuffer(h, text);
 	return copy;
+}
+
+char *topo_xml(const struct topo *t)
+{
+	return export_xml(t->loaded);
+}
+
+/* ---- for lstopo ---- */
+
+/* The place in V of the one rank that has CPUs in SET; N: none, or several. */
+static size_t sole_rank(const struct topo_rank *v, size_t n, hwloc_const_cpuset_t set,
+			size_t nwords)
+{
+	struct cpuset cpus = set_copy(set, nwords);
+	size_t sole = n, has = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (cpuset_meets(v[i].cpus, &cpus)) {
+			sole = i;
+			has++;
+		}
+	cpuset_free(&cpus);
+	return has == 1 ? sole : n;
+}
+
+/* In the colour of the rank at place I of its host. */
+static void draw_colour(hwloc_obj_t obj, size_t i)
+{
+	static const char *const colours[] = {
+		"#aec7e8", "#ffbb78", "#98df8a", "#ff9896", "#c5b0d5", "#c49c94",
+		"#f7b6d2", "#dbdb8d", "#9edae5", "#fdd0a2", "#c7e9c0", "#dadaeb",
+	};
+	char style[40];
+
+	snprintf(style, sizeof style, "Background=%s",
+		 colours[i % (sizeof colours / sizeof *colours)]);
+	if (obj)
+		hwloc_obj_add_info(obj, "lstopoStyle", style);
+}
+
+static void draw_all_of(hwloc_topology_t h, hwloc_obj_type_t type,
+			const struct topo_rank *v, size_t n)
+{
+	const hwloc_const_cpuset_t all = hwloc_topology_get_complete_cpuset(h);
+	const size_t nwords = (size_t)hwloc_bitmap_last(all) / 64 + 1;
+
+	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(h, type, o));) {
+		const size_t i = sole_rank(v, n, o->cpuset, nwords);
+
+		if (i < n)
+			draw_colour(o, i);
+	}
+}
+
+/* A box with R's number below the smallest object that has its CPUs, and its GPU. */
+static void draw_rank(hwloc_topology_t h, const struct topo_rank *r, size_t i)
+{
+	hwloc_bitmap_t set = hwloc_bitmap_alloc();
+	hwloc_obj_t over, gpu = NULL;
+	char name[24];
+
+	snprintf(name, sizeof name, "rank %u", r->rank);
+	for (uint32_t pu = 0; pu < r->cpus->nwords * 64; pu++)
+		if (cpuset_has(r->cpus, pu))
+			hwloc_bitmap_set(set, pu);
+	over = hwloc_get_obj_covering_cpuset(h, set);
+	hwloc_bitmap_free(set);
+	if (over)
+		draw_colour(hwloc_topology_insert_misc_object(h, over, name), i);
+	if (r->pci)
+		gpu = hwloc_get_pcidev_by_busidstring(h, r->pci);
+	if (!gpu)
+		return;
+	draw_colour(gpu, i);
+	draw_colour(hwloc_topology_insert_misc_object(h, gpu, name), i);
+}
+
+char *topo_draw(const char *xml, const struct topo_rank *v, size_t n)
+{
+	hwloc_topology_t h = NULL;
+	struct err e = { 0 };
+	char *text;
+
+	if (read_machine(&h, topo_file(xml), true, &e))
+		return xstrdup("");
+	draw_all_of(h, HWLOC_OBJ_CORE, v, n);
+	draw_all_of(h, HWLOC_OBJ_PU, v, n);
+	for (size_t i = 0; i < n; i++)
+		draw_rank(h, &v[i], i);
+	text = export_xml(h);
+	hwloc_topology_destroy(h);
+	return text;
 }
 
 void topo_free(struct topo *t)

@@ -93,6 +93,18 @@ void topo_free(struct topo *t);
 /* T as hwloc's XML, for other programs.  To be freed; "" if hwloc can't. */
 char *topo_xml(const struct topo *t);
 
+/* A rank, where it runs. */
+struct topo_rank {
+	uint32_t rank;
+	const struct cpuset *cpus;
+	const char *pci; /* of its GPU, or NULL */
+};
+
+/* The machine of topo_load(XML) with PCI devices and V[0..n) in it, for lstopo: CPUs
+ * and GPUs that one rank alone has are in its colour.  To be freed; "" if hwloc
+ * can't. */
+char *topo_draw(const char *xml, const struct topo_rank *v, size_t n);
+
 /* Whether node ABOVE is BELOW or one of its ancestors. */
 static inline bool topo_above(const struct topo *t, int above, int below)
 {

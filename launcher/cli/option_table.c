@@ -20,7 +20,7 @@ static const char *const map_names[] = { "slot", "node", NULL };
 static const char *const transport_names[] = { "auto",    "local", "ssh",
 					       "openssh", "srun",  NULL };
 static const char *const export_names[] = { "all", "none", NULL };
-static const char *const plan_names[] = { "text", "json", NULL };
+static const char *const plan_names[] = { "text", "json", "svg", "png", NULL };
 static const char *const summary_names[] = { "none", "text", "json", NULL };
 static const char *const tag_names[] = { "long", "short", "none", NULL };
 static const char *const colour_names[] = { "auto", "always", "never", NULL };
@@ -556,14 +556,16 @@ const struct option option_table[] = {
 		  "Without this option ranks share GPUs evenly, and a warning says so." },
 
 	/* ---- plan ---- */
-	{ "--plan --dry-run --donotlaunch --do-not-launch", "json", TOPIC_plan,
+	{ "--plan --dry-run --donotlaunch --do-not-launch", "json|svg|png", TOPIC_plan,
 	  OPTION_COMMON | OPTION_OPTIONAL,
 	  NULL, NULL, .set = value_plan, .choices = plan_names,
 	  .help = "show where each rank would run, and why",
 	  .text = "Print where each rank would run, and why; start nothing. The plan has the hosts, "
 		  "and for each rank its GPU, CPUs, NUMA node and the reason, on lines that fit the "
 		  "terminal. Hosts whose ranks have equal berths share one table. -v prints the "
-		  "whole reasons. --plan=json prints it for programs. No program is needed." },
+		  "whole reasons. --plan=json prints it for programs; svg and png draw the machines, "
+		  "with the CPUs and GPU of each rank in a colour: hwloc's lstopo draws them, and has "
+		  "to be installed here. No program is needed." },
 	{ "--topology", "[HOST=]FILE", TOPIC_plan, OPTION_MANY | OPTION_FILE,
 	  NULL, NULL, .set = value_topology,
 	  .help = "plan on a machine read from an hwloc XML file",

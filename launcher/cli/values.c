@@ -536,7 +536,7 @@ int value_plan(const struct setting *s, const char *value, struct err *e)
 
 	if (form < 0)
 		return -1;
-	s->r->plan = form ? PLAN_JSON : PLAN_TEXT;
+	s->r->plan = (enum plan_form)(PLAN_TEXT + form);
 	return 0;
 }
 

@@ -19,6 +19,7 @@ void forget_rank(struct rank *r)
 void forget_host(struct host_run *run)
 {
 	free(run->idle);
+	free(run->drawing);
 	free(run->certificate);
 	free(run->ports);
 	free(run->cannot_text);

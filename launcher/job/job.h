@@ -69,6 +69,7 @@ struct host_run {
 	uint32_t berths, notes; /* how many it has told */
 	size_t said_bytes;      /* of its frames that are kept */
 	char *idle, *certificate;
+	char *drawing;   /* --plan=svg: XML for lstopo, or NULL */
 	uint32_t *ports; /* --tf-config: ports[local rank], that its agent holds */
 	/* Why a program cannot run there, ERR_NONE if all can; the first rank of it. */
 	enum err_id cannot;

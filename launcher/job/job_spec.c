@@ -321,6 +321,8 @@ static uint32_t job_flags(const struct job *j)
 
 	if (r->plan != PLAN_OFF)
 		flags |= JOB_PLAN;
+	if (r->plan == PLAN_SVG || r->plan == PLAN_PNG)
+		flags |= JOB_DRAW;
 	if (has_ptys(j))
 		flags |= JOB_PTY;
 	if (r->no_gpu_sharing)

@@ -225,6 +225,8 @@ static const char *on_placed(struct job *j, struct host *h, const struct wire_pl
 	run->mpi = m->mpi;
 	run->idle = messages_shown(m->idle);
 	run->certificate = messages_shown(m->certificate);
+	if (*m->drawing)
+		run->drawing = xstrdup(m->drawing);
 	wrong = on_programs(j, h, m);
 	if (!wrong && j->phase == JOB_RUN && !run->leaves)
 		start_newcomers(j, h);

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "launcher/hosts.h"
+#include "launcher/job/plan_draw.h"
+#include "launcher/job/plan_groups.h"
 #include "launcher/job/report.h"
 
 enum {
@@ -194,104 +196,6 @@ static void cpus_cell(struct str *out, const struct rank *r, size_t columns)
 
 /* ---- for people: a table for equal hosts ---- */
 
-/* Hosts whose ranks have equal berths.  The first rank of each host is STEP above that
- * of the host before. */
-struct group {
-	uint32_t *host, step;
-	size_t n;
-};
-
-static const struct rank *rank_of(const struct job *j, uint32_t host, uint32_t local)
-{
-	return &j->rank[j->plan.ranks[host][local]];
-}
-
-static bool equal_berths(const struct job *j, uint32_t a, uint32_t b)
-{
-	if (j->plan.local_size[a] != j->plan.local_size[b] ||
-	    strcmp(j->run[a].idle, j->run[b].idle) ||
-	    strcmp(j->run[a].certificate, j->run[b].certificate))
-		return false;
-	for (uint32_t i = 0; i < j->plan.local_size[a]; i++) {
-		const struct rank *x = rank_of(j, a, i), *y = rank_of(j, b, i);
-
-		if (x->gpu_index != y->gpu_index || strcmp(x->gpu, y->gpu) ||
-		    strcmp(x->cpus, y->cpus) || strcmp(x->numa, y->numa) ||
-		    strcmp(x->why, y->why))
-			return false;
-	}
-	return true;
-}
-
-/* The ranks of B are those of A, each higher by the same number, which is STEP unless
- * that is 0.  Returns it; 0: they are not. */
-static uint32_t rank_step(const struct job *j, uint32_t a, uint32_t b, uint32_t step)
-{
-	const uint32_t *x = j->plan.ranks[a], *y = j->plan.ranks[b];
-
-	if (!step)
-		step = y[0] - x[0];
-	for (uint32_t i = 0; i < j->plan.local_size[a]; i++)
-		if (y[i] - x[i] != step)
-			return 0;
-	return step;
-}
-
-/* Add HOST to the group that it belongs to, if there is one. */
-static bool join_group(const struct job *j, struct group *group, size_t n,
-		       uint32_t host)
-{
-	for (struct group *g = group; g < group + n; g++) {
-		uint32_t step;
-
-		if (!equal_berths(j, g->host[0], host))
-			continue;
-		step = rank_step(j, g->host[g->n - 1], host, g->step);
-		if (!step)
-			continue;
-		g->step = step;
-		g->host = xreallocarray(g->host, g->n + 1, sizeof *g->host);
-		g->host[g->n++] = host;
-		return true;
-	}
-	return false;
-}
-
-/* The hosts with ranks in groups.  The caller frees each group's list, and all. */
-static struct group *make_groups(const struct job *j, size_t *n)
-{
-	struct group *group = xcalloc(j->agents.n, sizeof *group);
-
-	*n = 0;
-	for (uint32_t i = 0; i < j->agents.n; i++) {
-		if (!job_needs(j, i) || join_group(j, group, *n, i))
-			continue;
-		group[*n].host = xcalloc(1, sizeof *group->host);
-		group[*n].host[0] = i;
-		group[(*n)++].n = 1;
-	}
-	return group;
-}
-
-static void group_head(struct str *out, const struct job *j, const struct group *g,
-		       size_t columns)
-{
-	const char **names = xcalloc(g->n, sizeof *names);
-	const uint32_t ranks = j->plan.local_size[g->host[0]];
-	struct str line = { 0 };
-
-	for (size_t i = 0; i < g->n; i++)
-		names[i] = j->agents.host[g->host[i]].name;
-	hosts_fold(&line, names, g->n);
-	str_addf(&line, ": %u rank%s", ranks, str_plural(ranks));
-	if (g->n > 1)
-		str_addf(&line, " each, shown for %s; %u higher on each host after it",
-			 names[0], g->step);
-	add_wrapped(out, str_text(&line), columns);
-	str_free(&line);
-	free(names);
-}
-
 /* The width of a column that now has the width NOW and gets TEXT. */
 static int print_widest(int now, const char *text)
 {
@@ -309,7 +213,7 @@ static void print_table(struct str *out, const struct job *j, uint32_t host,
 	size_t used, why = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct rank *r = rank_of(j, host, i);
+		const struct rank *r = plan_rank(j, host, i);
 		char *cell = gpu_cell(r);
 
 		gpu = print_widest(gpu, cell);
@@ -325,7 +229,7 @@ static void print_table(struct str *out, const struct job *j, uint32_t host,
 	str_addf(out, "rank  local  %-*s  %-*s  %-*s  why\n", gpu, "GPU", cpus, "cpus",
 		 numa, "numa");
 	for (uint32_t i = 0; i < n; i++) {
-		const struct rank *r = rank_of(j, host, i);
+		const struct rank *r = plan_rank(j, host, i);
 		char *cell = gpu_cell(r);
 
 		cpus_cell(&text, r, columns);
@@ -344,13 +248,16 @@ static void print_table(struct str *out, const struct job *j, uint32_t host,
 	}
 }
 
-static void print_group(struct str *out, const struct job *j, const struct group *g,
-			size_t columns)
+static void print_group(struct str *out, const struct job *j,
+			const struct plan_group *g, size_t columns)
 {
 	const struct host_run *run = &j->run[g->host[0]];
+	struct str head = { 0 };
 	char *line;
 
-	group_head(out, j, g, columns);
+	plan_group_words(&head, j, g);
+	add_wrapped(out, str_text(&head), columns);
+	str_free(&head);
 	print_table(out, j, g->host[0], columns);
 	if (*run->certificate)
 		add_wrapped(out, run->certificate, columns);
@@ -364,19 +271,17 @@ static void print_group(struct str *out, const struct job *j, const struct group
 void plan_print_text(struct str *out, const struct job *j, size_t columns)
 {
 	const char *why = j->spec.visible_why ? j->spec.visible_why : "";
-	struct group *group;
+	struct plan_group *group;
 	bool gpus = false;
 	char *line;
 	size_t n;
 
 	str_addf(out, "plan: %u rank%s on %u host%s\n", j->plan.np,
 		 str_plural(j->plan.np), j->plan.nodes, str_plural(j->plan.nodes));
-	group = make_groups(j, &n);
-	for (size_t i = 0; i < n; i++) {
+	group = plan_groups(j, &n);
+	for (size_t i = 0; i < n; i++)
 		print_group(out, j, &group[i], columns);
-		free(group[i].host);
-	}
-	free(group);
+	plan_groups_free(group, n);
 	for (uint32_t i = 0; i < j->plan.np; i++)
 		gpus |= *j->rank[i].gpu != '\0';
 	if (!gpus)
@@ -395,6 +300,10 @@ void report_plan(struct job *j)
 	size_t columns = FILE_COLUMNS;
 	struct str out = { 0 };
 
+	if (j->request->plan >= PLAN_SVG) {
+		plan_draw(j);
+		return;
+	}
 	if (j->request->verbosity > 0)
 		columns = 0;
 	else if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col >= 40)

@@ -150,7 +150,7 @@ static void placed(const char *text)
 {
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], text);
-	SAY(placed, job.epoch, text, text, "", "", "", job.ranks[0], 0, { 0 });
+	SAY(placed, job.epoch, text, text, "", "", "", job.ranks[0], 0, { 0 }, "");
 }
 
 static void started(void)
@@ -324,7 +324,7 @@ static void ended_at_once(void)
 static void no_berth(void)
 {
 	await(WIRE_job);
-	SAY(placed, job.epoch, "", "", "", "", "", job.ranks[0], 0, { 0 });
+	SAY(placed, job.epoch, "", "", "", "", "", job.ranks[0], 0, { 0 }, "");
 	wait_forever();
 }
 
@@ -348,7 +348,8 @@ static void placed_again(void)
 	await(WIRE_job);
 	placed("0");
 	for (;;)
-		SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0], 0, { 0 });
+		SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0], 0, { 0 },
+		    "");
 }
 
 /* Nobody asked for ports. */
@@ -359,7 +360,7 @@ static void placed_ports(void)
 	await(WIRE_job);
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], "0");
-	SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0], 0, { &port, 1 });
+	SAY(placed, job.epoch, "0", "0", "", "", "", job.ranks[0], 0, { &port, 1 }, "");
 	wait_forever();
 }
 
@@ -385,7 +386,7 @@ static void placed_lacking(const char *id)
 	await(WIRE_job);
 	for (size_t i = 0; i < job.n; i++)
 		berth(job.ranks[i], "0");
-	SAY(placed, job.epoch, "0", "0", id, NASTY, NASTY, job.ranks[0], 0, { 0 });
+	SAY(placed, job.epoch, "0", "0", id, NASTY, NASTY, job.ranks[0], 0, { 0 }, "");
 	wait_forever();
 }
 
@@ -781,7 +782,7 @@ static void anything(void)
 			SAY(stop_ack, v[0]);
 			break;
 		case 8:
-			SAY(placed, v[0], "", "", "", "", "", 0, 0, { 0 });
+			SAY(placed, v[0], "", "", "", "", "", 0, 0, { 0 }, "");
 			break;
 		case 9:
 			berth(v[1], "b");
