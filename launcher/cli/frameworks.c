@@ -25,9 +25,7 @@ void frameworks_print(struct str *out, const struct package *p)
 	const char *why = capture_run(&said, &c);
 
 	if (why)
-		str_addf(out,
-			 "\nNot known: TensorFlow and Keras of python3: "
-			 "berth.frameworks: %s\n",
+		str_addf(out, "\nNot known: TensorFlow and Keras of python3: %s\n",
 			 why);
 	else
 		str_add(out, str_text(&said));

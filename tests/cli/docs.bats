@@ -326,7 +326,7 @@ made() { # PLACEHOLDER
 	[[ $output == *$'.It Fl \\-allow\\-run\\-as\\-root\nOpen MPI, ignored: root'* ]]
 	run -0 made man
 	says '.It Fl np Ar N , Fl n Ar N , Fl \-num\-proc Ar N' '.Pq Cm map-by , Ev BERTH_MAP_BY' \
-		'.It Fl \-plan Ns Oo = Ns Ar json Oc , '
+		'.It Fl \-plan Ns Oo = Ns Ar json|svg|png Oc , '
 	[ "$(grep -c '^\.Ss' <<< "$output")" = "$(grep -c '^\.El' <<< "$output")" ]
 	run -1 made nothing
 	says 'nothing for @nothing@'

@@ -289,7 +289,7 @@ $T/opt/share/berth/python/berth/libberth.so.0.2" ]
 	says '    no TensorFlow' '    no Keras'
 	printf '#!/bin/sh\nexit 1\n' | install /dev/stdin "$T/bin/python3"
 	run -0 r --check-build
-	says '[X] Berth' "Not known: TensorFlow and Keras of python3: it can't run berth.frameworks"
+	says '[X] Berth' "Not known: TensorFlow and Keras of python3: it has failed"
 	run -0 timeout -k 5 60 env PATH=/nowhere "$RUNNER" --check-build
 	says 'Not known: TensorFlow and Keras of python3: No such file or directory'
 }

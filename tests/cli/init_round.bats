@@ -100,6 +100,6 @@ import glob, os, socket, struct, time
 s = socket.socket(socket.AF_UNIX)
 s.connect(chr(0) + os.environ[\"BERTH_AGENT\"][1:])
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-s.send(struct.pack(\"=IIIIII\", 16, 1, 5, 63, 0, 0) + struct.pack(\"=II\", 3, 4) + b\"63\\0\")
+s.send(struct.pack(\"=IIIIII\", 16, 1, 6, 63, 0, 0) + struct.pack(\"=II\", 3, 4) + b\"63\\0\")
 while len(glob.glob(\"$T/done.*\")) < 63: time.sleep(0.05)'"
 }

@@ -248,7 +248,7 @@ static const struct {
 	{ "option", "--env-file", "FILE\tword\tenv-file\tBERTH_ENV_FILE\t-f\t" },
 	{ "option", "--wdir -wd --chdir", "DIR\tword\twdir\tBERTH_WDIR\t-d\t" },
 	{ "option", "--plan --dry-run --donotlaunch --do-not-launch",
-	  "json\ttied\t\t\ttext json\t" },
+	  "json|svg|png\ttied\t\t\ttext json svg png\t" },
 	{ "option", "-h --help", "TOPIC\tmaybe\t\t\tall ranks hosts environment " },
 	{ "option", "--pty", "\t\tpty\tBERTH_PTY\t\t" },
 	{ "compat", "--allow-run-as-root", "Open MPI\tignored\troot" },

@@ -89,8 +89,8 @@ static const struct {
 	  " error --summary: 'jsn' is not one of none, text, json | did you mean "
 	  "'json'?" },
 	{ "--topology x.xml", " topology=x.xml for= []" },
-	{ "--plan=jsn",
-	  " error --plan: 'jsn' is not one of text, json, svg, png | did you mean 'json'?" },
+	{ "--plan=jsn", " error --plan: 'jsn' is not one of text, json, svg, png | did "
+			"you mean 'json'?" },
 	{ "--plan --topology =x", " error --topology: '=x' is not [host=]file" },
 	{ "--version", " printed runner " BERTH_VERSION "\n" },
 	{ "-np x --version --nonsense", " printed runner " BERTH_VERSION "\n" },
