@@ -206,14 +206,15 @@ static void say_looked(struct agent *a)
 {
 	const size_t n = a->ranks.n;
 	struct hung_use *use = xcalloc(n + 1, sizeof *use);
-	uint32_t *v = xcalloc(6 * n + 1, sizeof *v);
+	uint32_t *v = xcalloc(7 * n + 1, sizeof *v);
 	const struct wire_looked m = { .epoch = a->epoch,
 				       .states = { v, n },
 				       .cpu_ms = { v + n, n },
 				       .kib = { v + 2 * n, n },
 				       .numbers = { v + 3 * n, n },
 				       .pending = { v + 4 * n, n },
-				       .lives = { v + 5 * n, n } };
+				       .lives = { v + 5 * n, n },
+				       .late_ms = { v + 6 * n, n } };
 
 	hung_look(&a->ranks, use);
 	for (size_t i = 0; i < n; i++) {
@@ -222,6 +223,7 @@ static void say_looked(struct agent *a)
 		v[2 * n + i] = (uint32_t)(use[i].bytes / 1024);
 		server_progress(a->ranks.server, i, &v[3 * n + i], &v[4 * n + i]);
 		v[5 * n + i] = a->ranks.v[i].life;
+		v[6 * n + i] = (uint32_t)use[i].late_ms;
 	}
 	wire_pack_looked(&a->stream.out, &m);
 	free(use);

@@ -57,7 +57,25 @@ static void add_up(const struct ranks *r, const struct procs *all, const size_t 
 			use[k].state = 'S';
 }
 
-void hung_look(const struct ranks *r, struct hung_use *use)
+/* The time that each local rank had no CPU. */
+static void add_late(struct ranks *r, const struct procs *all, const size_t *owner,
+		     struct hung_use *use)
+{
+	if (late_is_due(&r->late)) {
+		late_begin(&r->late, r->n);
+		for (size_t k = 0; k < r->n; k++)
+			if (r->v[k].state == RANK_RUNNING)
+				late_cpus(&r->late, k, r->v[k].pid);
+		for (size_t i = 0; i < all->n; i++)
+			if (owner[i] < r->n)
+				late_process(&r->late, owner[i], all->v[i].pid);
+		late_end(&r->late);
+	}
+	for (size_t k = 0; k < r->n; k++)
+		use[k].late_ms = r->late.rank[k].late_ns / 1000000;
+}
+
+void hung_look(struct ranks *r, struct hung_use *use)
 {
 	struct procs all;
 	size_t *owner;
@@ -65,6 +83,7 @@ void hung_look(const struct ranks *r, struct hung_use *use)
 	procs_load_below(&all);
 	owner = find_owners(r, &all);
 	add_up(r, &all, owner, use);
+	add_late(r, &all, owner, use);
 	free(owner);
 	procs_free(&all);
 }

@@ -16,10 +16,11 @@
 struct hung_use {
 	char state; /* of its main process; of a shell: of the first one below it */
 	uint64_t cpu_ms, bytes;
+	uint64_t late_ms; /* as late.h says: from look to look, never less */
 };
 
 /* The use of each local rank into USE[r->n]; state 0: it does not run. */
-void hung_look(const struct ranks *r, struct hung_use *use);
+void hung_look(struct ranks *r, struct hung_use *use);
 
 /* Rank RANK hangs, in life LIFE: end it, and say in which state it was.  Nothing is
  * done if that life is over. */

@@ -745,5 +745,6 @@ void ranks_free(struct ranks *r)
 		event_free(r->timer);
 	if (r->hung)
 		event_free(r->hung);
+	late_free(&r->late);
 	*r = (struct ranks){ 0 };
 }

@@ -22,6 +22,7 @@
 #include "agent/pmi/server.h"
 #include "agent/ranks/cgroup.h"
 #include "agent/ranks/io.h"
+#include "agent/ranks/late.h"
 #include "agent/ranks/oom.h"
 #include "agent/ranks/procs.h"
 #include "agent/ranks/spawn.h"
@@ -70,7 +71,8 @@ struct ranks {
 	struct warm *warm;     /* the owner's, or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
-	struct event *hung;  /* hung.h; or NULL */
+	struct event *hung; /* hung.h; or NULL */
+	struct late late;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */
 	uint64_t stop_delayed_ms;

@@ -15,6 +15,8 @@ enum {
 	LEAST_CPU_MS = 10, /* a tick: less is not seen */
 	CPU_SHARE = 100,   /* less than this part of a CPU is no work */
 	LEAST_KIB = 4,
+	LATE_MOST = 90, /* percent of a time: a hang is found 10 times later at most */
+	LATE_SAID_MS = 100,
 	END_MS = 12000 /* from `hung` to the end of a rank: 2 s, and KILL */
 };
 
@@ -22,15 +24,22 @@ enum {
 struct seen {
 	bool known; /* in this look: */
 	char now_state;
-	uint32_t now_life, now_cpu_ms, now_kib, number, pending;
+	uint32_t now_life, now_cpu_ms, now_kib, now_late_ms, number, pending;
 	uint32_t life, pid;
 	char state;
 	uint32_t cpu_ms, kib; /* when it did something last */
 	uint64_t ops; /* a hash of its operations in libberth, as rank_op says */
 	bool steps;   /* it has done operations, and waits for no world */
-	/* hang.now_ms at its last work, at its last change of operations, and when it
-	 * came into STATE */
-	uint64_t moved_ms, op_ms, state_ms;
+	bool changed; /* its operations, since the last look */
+	/* The time that it has had: hang.now_ms less that in which it had no CPU.  Now,
+	 * at the last look, at its last work, at its last change of operations, and at
+	 * that of another rank that waits */
+	uint64_t ran_ms, before_ms, moved_ms, op_ms, others_ms;
+	uint64_t state_ms;       /* hang.now_ms when it came into STATE */
+	bool timed;              /* late_ms is known */
+	uint32_t late_ms;        /* as its agent counts it */
+	uint64_t owed_ms;        /* of that, what is still to be left out */
+	uint64_t others_late_ms; /* left out since others_ms */
 };
 
 struct hang {
@@ -60,7 +69,7 @@ static bool has_changed(uint32_t now, uint32_t before, uint64_t least)
 static void see_use(struct hang *g, uint32_t rank)
 {
 	struct seen *s = &g->seen[rank];
-	const uint64_t share = (g->now_ms - s->moved_ms) / CPU_SHARE;
+	const uint64_t share = (s->ran_ms - s->moved_ms) / CPU_SHARE;
 	const char state = s->now_state;
 
 	if (!s->known)
@@ -75,7 +84,30 @@ static void see_use(struct hang *g, uint32_t rank)
 		return;
 	s->cpu_ms = s->now_cpu_ms;
 	s->kib = s->now_kib;
-	s->moved_ms = g->now_ms;
+	s->moved_ms = s->ran_ms;
+}
+
+/* The time that RANK has had since the last look, PAST_MS ago.  The kernel counts a
+ * wait for a CPU once it is over, so it may be longer than that: the rest is left out
+ * at the next looks. */
+static void see_time(struct seen *s, uint64_t past_ms, uint64_t limit_ms)
+{
+	const bool is_told = s->known && s->now_life == s->life;
+	uint64_t late_ms = past_ms * LATE_MOST / 100;
+
+	if (is_told && s->timed)
+		s->owed_ms += s->now_late_ms - s->late_ms;
+	if (is_told)
+		s->late_ms = s->now_late_ms;
+	s->timed |= is_told;
+	if (s->owed_ms > limit_ms)
+		s->owed_ms = limit_ms;
+	if (late_ms > s->owed_ms)
+		late_ms = s->owed_ms;
+	s->owed_ms -= late_ms;
+	s->others_late_ms += late_ms;
+	s->before_ms = s->ran_ms;
+	s->ran_ms += past_ms - late_ms;
 }
 
 const char *hang_looked(struct hang *g, const struct host *h,
@@ -90,7 +122,7 @@ const char *hang_looked(struct hang *g, const struct host *h,
 		return NULL; /* its ranks are on no host any more */
 	n = g->j->plan.local_size[host];
 	if (m->lives.n != n || m->states.n != n || m->cpu_ms.n != n || m->kib.n != n ||
-	    m->numbers.n != n || m->pending.n != n)
+	    m->numbers.n != n || m->pending.n != n || m->late_ms.n != n)
 		return "malformed 'looked' message";
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t rank = g->j->plan.ranks[host][i];
@@ -101,6 +133,7 @@ const char *hang_looked(struct hang *g, const struct host *h,
 		s->known = s->now_state != 0;
 		s->now_cpu_ms = m->cpu_ms.v[i];
 		s->now_kib = m->kib.v[i];
+		s->now_late_ms = m->late_ms.v[i];
 		if (s->number != m->numbers.v[i] || s->pending != m->pending.v[i])
 			s->ops = 0; /* whatever rank_op says */
 		s->number = m->numbers.v[i];
@@ -116,8 +149,7 @@ static uint64_t hash_list(uint64_t hash, const uint32_t *v, size_t n)
 	return hash;
 }
 
-static void see_ops(struct hang *g, uint32_t rank, const struct rank_op *op,
-		    uint64_t before_ms)
+static void see_ops(struct hang *g, uint32_t rank, const struct rank_op *op)
 {
 	struct seen *s = &g->seen[rank];
 	uint64_t ops = 0xcbf29ce484222325u;
@@ -129,17 +161,18 @@ static void see_ops(struct hang *g, uint32_t rank, const struct rank_op *op,
 		ops = hash_list(ops, op->runs, op->n);
 	}
 	ops |= 1; /* never 0 */
-	if (s->ops == ops)
+	s->changed = s->ops != ops;
+	if (!s->changed)
 		return;
 	/* It waits in an init round, or for the next world: what comes before its first
 	 * operation, a program's imports, is no pause between operations. */
 	for (size_t i = 0; op && i < op->n; i++)
 		steps &= op->set[i] != WIRE_INIT_ROUNDS || !op->runs[i];
-	if (s->steps && steps && before_ms > s->op_ms + g->pause_ms)
-		g->pause_ms = before_ms - s->op_ms;
+	if (s->steps && steps && s->before_ms > s->op_ms + g->pause_ms)
+		g->pause_ms = s->before_ms - s->op_ms;
 	s->ops = ops;
 	s->steps = steps;
-	s->op_ms = g->now_ms;
+	s->op_ms = s->ran_ms;
 }
 
 /* RANK is in another life than at the last look, or in none.  True if one has ended. */
@@ -153,47 +186,55 @@ static bool see_life(struct hang *g, uint32_t rank)
 	if (!same || !life) {
 		s->life = life;
 		s->pid = r->pid;
-		s->steps = false;
+		s->steps = s->timed = false;
 		s->state = '\0';
 		s->cpu_ms = s->kib = 0;
-		s->moved_ms = s->op_ms = s->state_ms = g->now_ms;
+		s->owed_ms = s->others_late_ms = 0;
+		s->before_ms = s->moved_ms = s->op_ms = s->others_ms = s->ran_ms;
+		s->state_ms = g->now_ms;
 	}
 	/* the agent may have said that before it started this life */
 	s->known &= s->now_life == s->life;
 	return ended;
 }
 
-/* The time of this look, and of the one before. */
-static void see_all(struct hang *g, struct rank_waits *waits, uint64_t past_ms,
-		    uint64_t before_ms)
+/* QUIET_MS: since the last look; COUNTS_MS of that are time. */
+static void see_all(struct hang *g, struct rank_waits *waits, uint64_t quiet_ms,
+		    uint64_t counts_ms)
 {
-	uint64_t latest = 0;
-	bool ended = false;
+	const uint64_t before_ms = g->now_ms - counts_ms,
+		       limit_ms =
+			       hang_limit_ms(&g->j->request->lives.hang, g->pause_ms);
+	bool ended = false, works = false;
 
 	for (uint32_t i = 0; i < g->j->plan.np; i++) {
-		const long quiet_ms = output_quiet_ms(g->j->output, i);
+		const long silent_ms = output_quiet_ms(g->j->output, i);
 		struct seen *s = &g->seen[i];
 
+		see_time(s, counts_ms, limit_ms);
 		ended |= see_life(g, i);
 		see_use(g, i);
-		if (quiet_ms >= 0 && (uint64_t)quiet_ms <= past_ms)
-			s->moved_ms = g->now_ms; /* output is work, too */
-		see_ops(g, i, waits->op[i], before_ms);
-		if (s->moved_ms > latest)
-			latest = s->moved_ms;
+		if (silent_ms >= 0 && (uint64_t)silent_ms <= quiet_ms)
+			s->moved_ms = s->ran_ms; /* output is work, too */
+		see_ops(g, i, waits->op[i]);
+		works |= s->moved_ms == s->ran_ms;
 	}
 	/* Those that have waited for it hear of its end only now. */
 	for (uint32_t i = 0; ended && i < g->j->plan.np; i++)
-		g->seen[i].op_ms = g->now_ms;
-	if (latest > g->silent_ms && before_ms > g->silent_ms + g->pause_ms)
+		g->seen[i].op_ms = g->seen[i].ran_ms;
+	if (!works)
+		return;
+	if (before_ms > g->silent_ms + g->pause_ms)
 		g->pause_ms = before_ms - g->silent_ms;
-	g->silent_ms = latest;
+	g->silent_ms = g->now_ms;
 }
 
 /* ---- who waits for whom ---- */
 
 static void describe_ranks(struct hang *g, struct rank_waits *waits)
 {
+	uint32_t came = 0; /* ranks that wait, and have changed operations */
+
 	for (uint32_t i = 0; i < g->j->plan.np; i++) {
 		const struct seen *s = &g->seen[i];
 		const struct rank_op *op = waits->op[i];
@@ -212,10 +253,20 @@ static void describe_ranks(struct hang *g, struct rank_waits *waits)
 			.joined = op && *op->text,
 			.waits = waiting,
 			.state = s->state,
-			.still_ms = g->now_ms - s->op_ms,
-			.idle_ms = g->now_ms - s->moved_ms,
+			.still_ms = s->ran_ms - s->op_ms,
+			.idle_ms = s->ran_ms - s->moved_ms,
 			.state_ms = g->now_ms - s->state_ms,
 		};
+		came += s->changed && waiting;
+	}
+	for (uint32_t i = 0; i < g->j->plan.np; i++) {
+		struct seen *s = &g->seen[i];
+
+		if (came > (s->changed && g->rank[i].waits)) { /* others than I have */
+			s->others_ms = s->ran_ms;
+			s->others_late_ms = 0;
+		}
+		g->rank[i].awaited_ms = s->ran_ms - s->others_ms;
 	}
 }
 
@@ -287,9 +338,15 @@ static void add_why(struct hang *g, const struct hang_verdict *is, uint64_t limi
 		[HANG_CIRCLE] = "each waits for others, for ",
 		[HANG_SILENT] = "none has used a CPU, read, written or printed for ",
 	};
+	const uint64_t late_ms = g->seen[is->rank].others_late_ms;
+
 	str_addf(out, "%s%llu.%llu s", words[is->why],
 		 (unsigned long long)is->ms / 1000,
 		 (unsigned long long)is->ms / 100 % 10);
+	if (is->why == HANG_BUSY && late_ms >= LATE_SAID_MS)
+		str_addf(out, " (and had no CPU for %llu.%llu s more)",
+			 (unsigned long long)late_ms / 1000,
+			 (unsigned long long)late_ms / 100 % 10);
 	if (is->why != HANG_CIRCLE)
 		add_waiting(g, limit_ms, out);
 }
@@ -404,14 +461,15 @@ static void hang_on_answers(void *ctx, struct rank_waits *waits)
 {
 	struct hang *g = ctx;
 	const struct hang_limit *limit = &g->j->request->lives.hang;
-	const uint64_t past_ms = clock_ms() - g->last_ms, before_ms = g->now_ms,
-		       most_ms = 2 * hang_interval(g);
+	const uint64_t past_ms = clock_ms() - g->last_ms,
+		       most_ms = 2 * hang_interval(g),
+		       counts_ms = past_ms < most_ms ? past_ms : most_ms;
 	struct hang_verdict is;
 	uint64_t limit_ms;
 
 	g->last_ms += past_ms;
-	g->now_ms += past_ms < most_ms ? past_ms : most_ms;
-	see_all(g, waits, past_ms, before_ms);
+	g->now_ms += counts_ms;
+	see_all(g, waits, past_ms, counts_ms);
 	limit_ms = hang_limit_ms(limit, g->pause_ms);
 	describe_ranks(g, waits);
 	for (uint32_t i = 0; i < g->j->plan.np; i++)

@@ -14,6 +14,7 @@ struct sum {
 	uint32_t silent;                /* has done nothing for it */
 	uint32_t leaving_works;         /* it leaves, and has done something */
 	uint32_t roots, idle_roots;
+	uint32_t late_roots; /* awaited for less than PATIENCE times that */
 	uint32_t first_stopped, first_blocked, first_root; /* the first of these */
 	uint32_t loose; /* waiting, and none of the others is known to be behind */
 };
@@ -70,6 +71,7 @@ static struct sum sum_up(const struct hang_rank *v, uint32_t np, uint64_t limit)
 		if (!s.roots++)
 			s.first_root = i;
 		s.idle_roots += is_silent(r, limit);
+		s.late_roots += r->awaited_ms < PATIENCE * limit;
 	}
 	return s;
 }
@@ -80,7 +82,8 @@ static struct hang_verdict judge_sum(const struct sum *s)
 	const bool all_wait = s->waiting + s->roots == s->lives,
 		   silent = s->silent == s->lives && !s->leaving_works,
 		   /* others of which nothing is known may do something */
-		long_all = s->waiting_long && s->waiting_long + s->roots == s->lives;
+		long_all = s->waiting_long && !s->late_roots &&
+			   s->waiting_long + s->roots == s->lives;
 
 	if (s->held)
 		return is;
@@ -120,7 +123,7 @@ struct hang_verdict hang_judge(const struct hang_rank *v, uint32_t np,
 	else if (is.why == HANG_IDLE)
 		is.ms = v[is.rank].idle_ms;
 	else if (is.why == HANG_BUSY)
-		is.ms = v[is.rank].still_ms;
+		is.ms = v[is.rank].awaited_ms;
 	else if (is.why)
 		is.ms = is.why == HANG_CIRCLE ? PATIENCE * limit_ms : limit_ms;
 	return is;

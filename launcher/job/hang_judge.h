@@ -7,13 +7,17 @@
  *   one is blocked in the kernel (D) so long, and others wait   that rank
  *   for it, or nobody does anything
  *   one root; it has done nothing for the limit                 that rank
- *   one root; it works, and all others wait 5 limits long       that rank
+ *   one root; it works, and all others wait for it 5 limits     that rank
+ *   long, of its time and of theirs
  *   several roots; none has done anything for the limit         all
  *   no root: all wait for each other, 5 limits long             all
  *   no rank has done anything for the limit                     all
  *
  * One that leaves with its host never hangs.  While others wait for it, none of them
  * does that is not stopped.
+ *
+ * All these times, but those of T and D, leave out the time in which that rank could
+ * run and had no CPU.
  *
  * If a debugger holds one (t), nobody hangs: the others wait for its user.
  *
@@ -33,8 +37,10 @@ struct hang_rank {
 	bool waits;      /* in an operation, or for one that it has submitted */
 	char state;      /* as in /proc/PID/stat */
 	uint32_t behind; /* ranks that wait for it, for the limit */
-	/* since its last change of operations; its last work; it came into STATE */
-	uint64_t still_ms, idle_ms, state_ms;
+	/* since its last change of operations; its last work; the last change of
+	 * another rank, which waits */
+	uint64_t still_ms, idle_ms, awaited_ms;
+	uint64_t state_ms; /* since it came into STATE */
 };
 
 enum hang_why {

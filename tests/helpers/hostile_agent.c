@@ -691,15 +691,16 @@ static void clocks(void)
 /* They are in LIFE, and stopped; the lists have N more than there are ranks. */
 static void looked(uint32_t epoch, uint32_t life, size_t more)
 {
-	static uint32_t lives[64], states[64], none[64];
+	static uint32_t lives[64], states[64], none[64], late[64];
 	const size_t n = job.n + more < 64 ? job.n + more : 64;
 
 	for (size_t i = 0; i < n; i++) {
 		lives[i] = life;
 		states[i] = 'T';
+		late[i] += UINT32_MAX / 3; /* more than the time that has passed */
 	}
 	SAY(looked, epoch, { lives, n }, { states, n }, { none, n }, { none, n },
-	    { none, n }, { none, n });
+	    { none, n }, { none, n }, { late, n });
 }
 
 static void looked_long(void)
@@ -789,7 +790,7 @@ static void anything(void)
 			break;
 		case 10:
 			SAY(looked, v[0], { v, 1 }, { v, 1 }, { v + 1, 1 }, { v, 1 },
-			    { v, 1 }, { v, 1 + x / 2 % 2 });
+			    { v, 1 }, { v, 1 + x / 2 % 2 }, { v + 2, 1 + x / 4 % 2 });
 			break;
 		default:
 			wire_pack_exited(&b, &(struct wire_exited){ v[0], v[1], v[2],

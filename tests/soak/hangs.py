@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""hangs.py RUNNER PROGRAM [--times N] [--quiet-s S] [--options O]: ranks that hang, and ranks that do not.
+"""hangs.py RUNNER PROGRAM [--times N] [--quiet-s S] [--busy N] [--options O]: ranks that hang, and ranks
+that do not.
 
 N times (20) for each way to hang one rank of tests/helpers/elastic.c, at random, hangs at a random step:
 it alone has to be named, it starts again, and the training ends as if undisturbed.  The ways: stopped; on a
 lock in C, or in Python; in an endless loop; in the kernel, as the parent of vfork(2), or reading from a file
 system of FUSE whose server is stopped (as root).  Then S seconds (7200) of training in which rank 0 saves for
-10 steps at random moments and nobody hangs, with a limit of 0.2 s: nobody may be named.
+10 steps at random moments and nobody hangs, with a limit of 0.2 s: nobody may be named.  Beside that run N
+loops a CPU, and the kernel gives a third as much to all ranks together as to one of these.
 """
 import argparse
 import ctypes
@@ -122,13 +124,33 @@ def ways(a, folder):
     return fine
 
 
+def begin_loops(n):
+    """Each in a session of its own, for which the kernel counts it alone, as it does the ranks."""
+    return [subprocess.Popen(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"],
+                             start_new_session=True)
+            for cpu in os.sched_getaffinity(0) for _ in range(n)]
+
+
 def quiet(a, folder):
     """Nobody is named in a long training."""
+    loops, lower = begin_loops(a.busy), []
+    if loops:
+        lower = ["sh", "-c", 'echo 5 > /proc/self/autogroup; exec "$@"', "sh"]
+    try:
+        return train(a, folder, lower)
+    finally:
+        for one in loops:
+            one.kill()
+            one.wait()
+
+
+def train(a, folder, lower):
+    """That training; LOWER: before the program."""
     stop = folder / "stop"
     stopper = subprocess.Popen(["sh", "-c", f"sleep {a.quiet_s}; touch {stop}"])
     begun = time.monotonic()
-    status, said, events = run(a, folder, ["--hang-timeout", "0.2", a.program, stop, 10, "all", "saves=20"],
-                               limit_s=a.quiet_s + 600)
+    program = ["--hang-timeout", "0.2", *lower, a.program, stop, 10, "all", "saves=20"]
+    status, said, events = run(a, folder, program, limit_s=a.quiet_s + 600)
     stopper.wait()
     named = [e for e in events if e["event"] == "hang"]
     good = status == 0 and not named and not any(e["event"] == "rank starts again" for e in events)
@@ -146,6 +168,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--quiet-s", type=float, default=7200)
+    parser.add_argument("--busy", type=int, default=0, help="loops a CPU beside the training")
     parser.add_argument("--ways", default="slrvpd")
     parser.add_argument("--python", help="the folder of the package berth")
     parser.add_argument("--library", help="libberth.so")

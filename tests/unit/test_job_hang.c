@@ -15,7 +15,7 @@ static bool uses_library;
 /* What the agents say at the next look. */
 static struct one {
 	char state;
-	uint32_t life, cpu_ms, kib, number;
+	uint32_t life, cpu_ms, kib, number, late_ms;
 	bool waits; /* in operation 2 of all ranks; else its last one was 1 */
 } rank[RANKS];
 
@@ -44,7 +44,7 @@ static void run_four(const char *options)
 	ck_assert_int_eq(g.j.phase, JOB_RUN);
 	g.heard = hears;
 	for (uint32_t i = 0; i < RANKS; i++)
-		rank[i] = (struct one){ 'S', 1, 100, 100, 1, true };
+		rank[i] = (struct one){ 'S', 1, 100, 100, 1, 0, true };
 }
 
 static void say_op(size_t host, uint32_t i)
@@ -61,6 +61,7 @@ static void say_op(size_t host, uint32_t i)
 static void say_looked(size_t host, uint32_t epoch, size_t lacks)
 {
 	uint32_t life[2], state[2], cpu_ms[2], kib[2], number[2], pending[2];
+	uint32_t late_ms[2];
 
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct one *r = &rank[2 * host + i];
@@ -71,12 +72,14 @@ static void say_looked(size_t host, uint32_t epoch, size_t lacks)
 		kib[i] = r->kib;
 		number[i] = r->number;
 		pending[i] = r->waits;
+		late_ms[i] = r->late_ms;
 	}
 	SAYS(host, looked, .epoch = epoch, .lives = { life, 2 - (lacks == 1) },
 	     .states = { state, 2 - (lacks == 2) },
 	     .cpu_ms = { cpu_ms, 2 - (lacks == 3) }, .kib = { kib, 2 - (lacks == 4) },
 	     .numbers = { number, 2 - (lacks == 5) },
-	     .pending = { pending, 2 - (lacks == 6) });
+	     .pending = { pending, 2 - (lacks == 6) },
+	     .late_ms = { late_ms, 2 - (lacks == 7) });
 }
 
 static void say_all(size_t host)
@@ -161,6 +164,72 @@ START_TEST(one_that_works)
 	is_told(0, 0, 0);
 	looks(15); /* the others have waited for 5 limits, or it has done nothing */
 	is_told(1, 1, 1);
+	rig_close();
+}
+END_TEST
+
+/* It had no CPU for a part of the time, of which only a tenth counts then.  The first
+ * two looks say what it was before. */
+static const struct {
+	bool works;
+	uint32_t late_ms; /* at each look */
+	int looks;
+} lates[] = { { true, 0, 50 },
+	      { true, LOOK_MS / 2, 99 },
+	      { true, LOOK_MS, 491 },
+	      { true, 7 * LOOK_MS, 491 },
+	      { true, (uint32_t)-LOOK_MS, 491 },
+	      { false, LOOK_MS / 2, 19 },
+	      { false, LOOK_MS, 91 } };
+
+START_TEST(one_without_a_cpu)
+{
+	run_four("--hang-timeout 10");
+	rank[1].late_ms = 77 * LOOK_MS; /* of other times */
+	rank[1].waits = false;
+	for (int i = 0; i < lates[_i].looks; i++) {
+		looks(1);
+		rank[1].late_ms += lates[_i].late_ms;
+		rank[1].cpu_ms += lates[_i].works ? LOOK_MS / 50 : 0;
+	}
+	is_told(0, 0, 0);
+	looks(1);
+	is_told(1, 1, 1);
+	rig_close();
+}
+END_TEST
+
+/* Each wait for a CPU is of 3 looks, and told at its end. */
+START_TEST(a_wait_is_told_late)
+{
+	run_four("--hang-timeout 10");
+	rank[1].waits = false;
+	for (int i = 0; i < 480; i++) {
+		looks(1);
+		rank[1].cpu_ms += LOOK_MS / 50;
+		if (i % 3 == 2)
+			rank[1].late_ms += 3 * LOOK_MS;
+	}
+	is_told(0, 0, 0);
+	looks(20);
+	is_told(1, 1, 1);
+	rig_close();
+}
+END_TEST
+
+/* One that is stopped has no use for a CPU. */
+START_TEST(one_stopped_beside_load)
+{
+	run_four("--hang-timeout 10");
+	rank[3].state = 'T';
+	for (int i = 0; i < 10; i++) {
+		looks(1);
+		for (int k = 0; k < RANKS; k++)
+			rank[k].late_ms += LOOK_MS;
+	}
+	is_told(0, 0, 0);
+	looks(1);
+	is_told(1, 3, 1);
 	rig_close();
 }
 END_TEST
@@ -381,12 +450,15 @@ int main(void)
 	tcase_add_test(c, a_stopped_rank_is_told_to_end_once);
 	tcase_add_test(c, one_that_does_nothing);
 	tcase_add_loop_test(c, one_that_works, 0, sizeof works / sizeof *works);
+	tcase_add_loop_test(c, one_without_a_cpu, 0, sizeof lates / sizeof *lates);
+	tcase_add_test(c, a_wait_is_told_late);
+	tcase_add_test(c, one_stopped_beside_load);
 	tcase_add_test(c, one_that_ends_while_others_wait);
 	tcase_add_test(c, a_pause_of_runner_is_no_time);
 	tcase_add_loop_test(c, of_another_life, 2, 4);
 	tcase_add_test(c, twice_and_late);
 	tcase_add_test(c, unanswered);
-	tcase_add_loop_test(c, lists_of_another_length, 0, 6);
+	tcase_add_loop_test(c, lists_of_another_length, 0, 7);
 	tcase_add_test(c, nobody_looks_if_it_is_off);
 	tcase_add_test(c, a_rank_alone_starts_again);
 	tcase_add_loop_test(c, what_follows, 0, sizeof follows / sizeof *follows);

@@ -9,6 +9,7 @@ enum { RANKS = 4, LIMIT = 1000, ALL = -1, NOBODY = -2 };
  *   w   waits in an operation for the limit, W for 5 limits, q not so long
  *   r   works and does not come, i does nothing for the limit, s not so long
  *   T   is stopped for the limit, t held by a debugger, D blocked in the kernel
+ *   p   works and does not come, but had a CPU only for the limit
  *   l   leaves with its host, and works; L does nothing for the limit
  *   n   does nothing and is not in libberth, x has ended, ? is not known
  */
@@ -18,13 +19,16 @@ static struct hang_rank rank_of(char c)
 			       .leaves = c == 'l' || c == 'L',
 			       .known = c != '?',
 			       .joined = c != 'n' && c != 'x',
+			       .awaited_ms = 5 * LIMIT,
 			       .state = 'S' };
 
 	if (strchr("wWq", c)) {
 		r.waits = true;
 		r.still_ms = c == 'w' ? LIMIT : c == 'W' ? 5 * LIMIT : LIMIT - 1;
 	}
-	if (strchr("irTDntL", c))
+	if (c == 'p')
+		r.awaited_ms = LIMIT;
+	if (strchr("irpTDntL", c))
 		r.still_ms = LIMIT;
 	if (strchr("iTDntL", c))
 		r.idle_ms = LIMIT;
@@ -50,6 +54,10 @@ static const struct {
 	{ "WWWt", "3", HANG_NOT, NOBODY }, /* all wait for a debugger */
 	{ "sstT", "", HANG_NOT, NOBODY },
 	{ "wwwt", "3", HANG_NOT, NOBODY },
+	{ "WWWp", "3", HANG_NOT, NOBODY },
+	{ "WWWp", "", HANG_NOT, NOBODY },
+	{ "WWip", "23", HANG_NOT, NOBODY },
+	{ "WWrp", "23", HANG_NOT, NOBODY },
 	{ "wwww", "", HANG_NOT, NOBODY },
 	{ "iiis", "", HANG_NOT, NOBODY },
 	{ "TTTT", "", HANG_NOT, NOBODY },
