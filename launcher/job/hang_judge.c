@@ -24,8 +24,12 @@ static bool is_waiting(const struct hang_rank *r, uint64_t ms)
 	return r->lives && r->waits && r->still_ms >= ms;
 }
 
+/* One that came into T or D less than MS ago will hang as that: a look may have seen
+ * its last work before. */
 static bool is_silent(const struct hang_rank *r, uint64_t ms)
 {
+	if ((r->state == 'T' || r->state == 'D') && r->state_ms < ms)
+		return false;
 	return r->idle_ms >= ms && r->still_ms >= ms;
 }
 

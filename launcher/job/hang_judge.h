@@ -17,7 +17,7 @@
  * does that is not stopped.
  *
  * All these times, but those of T and D, leave out the time in which that rank could
- * run and had no CPU.
+ * run and had no CPU.  One that came into T or D within the limit has done something.
  *
  * If a debugger holds one (t), nobody hangs: the others wait for its user.
  *

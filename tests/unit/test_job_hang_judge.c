@@ -9,6 +9,7 @@ enum { RANKS = 4, LIMIT = 1000, ALL = -1, NOBODY = -2 };
  *   w   waits in an operation for the limit, W for 5 limits, q not so long
  *   r   works and does not come, i does nothing for the limit, s not so long
  *   T   is stopped for the limit, t held by a debugger, D blocked in the kernel
+ *   y   is stopped, but not so long, z blocked in the kernel; both are idle for it
  *   p   works and does not come, but had a CPU only for the limit
  *   l   leaves with its host, and works; L does nothing for the limit
  *   n   does nothing and is not in libberth, x has ended, ? is not known
@@ -28,13 +29,17 @@ static struct hang_rank rank_of(char c)
 	}
 	if (c == 'p')
 		r.awaited_ms = LIMIT;
-	if (strchr("irpTDntL", c))
+	if (strchr("irpTDntLyz", c))
 		r.still_ms = LIMIT;
-	if (strchr("iTDntL", c))
+	if (strchr("iTDntLyz", c))
 		r.idle_ms = LIMIT;
 	if (strchr("TDt", c)) {
 		r.state = c;
 		r.state_ms = LIMIT;
+	}
+	if (strchr("yz", c)) {
+		r.state = c == 'y' ? 'T' : 'D';
+		r.state_ms = LIMIT - 1;
 	}
 	return r;
 }
@@ -53,6 +58,9 @@ static const struct {
 	{ "WWwr", "3", HANG_NOT, NOBODY },
 	{ "WWWt", "3", HANG_NOT, NOBODY }, /* all wait for a debugger */
 	{ "sstT", "", HANG_NOT, NOBODY },
+	{ "wwwy", "3", HANG_NOT, NOBODY },
+	{ "wwwz", "3", HANG_NOT, NOBODY },
+	{ "iiiy", "", HANG_NOT, NOBODY },
 	{ "wwwt", "3", HANG_NOT, NOBODY },
 	{ "WWWp", "3", HANG_NOT, NOBODY },
 	{ "WWWp", "", HANG_NOT, NOBODY },
