@@ -103,6 +103,7 @@ $O/%.o: %.c Makefile
 	$(CC) $(FLAGS) $(OF_LIB) -c -o $@ $<
 # Vectors wider than the target's are passed between inlined functions only.
 $O/launcher/job/warm.o: launcher/job/warm.py
+$O/agent/ranks/stack.o: agent/ranks/sitecustomize.py
 $O/lib/%.o: OF_LIB = -fPIC -fvisibility=hidden -Wno-psabi
 
 # All that it takes from libsodium is inside and hidden.  It stays loaded: it has threads.

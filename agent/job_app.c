@@ -40,6 +40,7 @@ struct env_rank agent_env_rank(struct agent *a, uint32_t local)
 		return r;
 	r.restarts += a->ranks.v[local].life - 1;
 	timeline_tell(&a->ranks.v[local].timeline, &r.paths);
+	stack_tell(&a->ranks.stacks, &a->ranks.v[local].stack, &r.paths);
 	return r;
 }
 

@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "agent/pmi/pmix_folder.h"
+#include "agent/ranks/dump.h"
 #include "agent/ranks/hung.h"
 #include "agent/ranks/procs.h"
 #include "common/job.h"
@@ -263,6 +264,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 		return a->job ? server_frame(a->ranks.server, f, e) : 0;
 		TAKE_JOB(query, (say_looked(a), rc = server_frame(r->server, f, e)))
 		TAKE_JOB(hung, hung_end(r, m.rank, m.life))
+		TAKE_JOB(dump, dump_begin(r))
 		TAKE_JOB(start, m.life ? agent_start_again(a, &m) : agent_start(a, &m))
 		TAKE_JOB(check, agent_check(a, &m))
 		TAKE_JOB(input, rc = io_input(&r->io, m.data.p, m.data.n, e))

@@ -10,6 +10,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/hosts/in_front.h"
 #include "launcher/hosts/select.h"
+#include "launcher/job/dump_ask.h"
 #include "launcher/job/job.h"
 #include "launcher/job/phase.h"
 #include "launcher/output/nccl_log.h"
@@ -100,6 +101,13 @@ int main(int argc, char **argv)
 		lint_exec(&request.app->argv, &e);
 		err_print("runner", &e);
 		status = err_status(e.id);
+		break;
+	case OPTIONS_DUMP:
+		if (dump_ask_job(request.app->argv.n ? request.app->argv.v[0] : "",
+				 &e)) {
+			err_print("runner", &e);
+			status = err_status(e.id);
+		}
 		break;
 	case OPTIONS_TRACE:
 		if (trace_merge_files(&request.app->argv, &e)) {

@@ -243,11 +243,16 @@ static enum give env_folder_in_dev_shm(struct str *s, const struct env_rank *r)
 
 static enum give env_python_path(struct str *s, const struct env_rank *r)
 {
-	if (r->python)
-		str_addf(s, "%s:%s", r->horovod, r->python);
-	if (r->folder)
-		str_addf(s, "%s%s", r->python ? ":" : "", r->folder);
-	return r->python || r->folder ? SET : SKIP;
+	const char *const part[] = { r->paths.hook, r->python ? r->horovod : NULL,
+				     r->python, r->folder };
+	bool any = false;
+
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+		if (part[i])
+			str_addf(s, "%s%s", any ? ":" : "", part[i]);
+		any |= part[i] != NULL;
+	}
+	return any ? SET : SKIP;
 }
 
 static enum give env_libberth(struct str *s, const struct env_rank *r)

@@ -34,6 +34,8 @@ struct env_paths {
 	/* for NCCL's log: "", not known yet; "-", none; NULL: the job does not ask */
 	const char *nccl_log;
 	const char *timeline; /* as BERTH_RANK_TIMELINE has it; or NULL */
+	const char *stack;    /* as BERTH_RANK_STACK has it; or NULL */
+	const char *hook;     /* for PYTHONPATH: what makes use of that; or NULL */
 };
 
 /* All that a rank's environment is made of.  Borrows everything. */

@@ -51,6 +51,9 @@ static void add_up(const struct ranks *r, const struct procs *all, const size_t 
 				p->state == 'S' && ranks_is_shell(p) ? 's' : p->state;
 		else if (u->state == 's') /* by the order, a child of the shell */
 			u->state = p->state;
+		else
+			continue;
+		u->pid = p->pid;
 	}
 	for (size_t k = 0; k < r->n; k++) /* a shell without a child */
 		if (use[k].state == 's')

@@ -14,7 +14,8 @@
 
 /* The use of one rank, as the kernel counts it. */
 struct hung_use {
-	char state; /* of its main process; of a shell: of the first one below it */
+	char state; /* of its main process; of a shell: of the first one below it, */
+	pid_t pid;  /* which is this one */
 	uint64_t cpu_ms, bytes;
 	uint64_t late_ms; /* as late.h says: from look to look, never less */
 };

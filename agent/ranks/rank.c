@@ -65,6 +65,9 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	oom_begin(&r->oom, "");
 	r->entry.fd = -1;
 	open_timelines(r);
+	stack_hook_open(&r->stacks);
+	for (size_t i = 0; i < r->n && *r->stacks.path; i++)
+		stack_open(&r->v[i].stack);
 }
 
 void ranks_enclose(struct ranks *r, struct cgroup *c)
@@ -731,7 +734,9 @@ void ranks_free(struct ranks *r)
 		io_free_rank(&r->v[i].io);
 		io_log_free(&r->v[i].nccl);
 		timeline_free(&r->v[i].timeline);
+		stack_free(&r->v[i].stack);
 	}
+	stack_hook_free(&r->stacks);
 	io_free(&r->io);
 	if (r->emptied) {
 		close(event_get_fd(r->emptied));
@@ -745,6 +750,7 @@ void ranks_free(struct ranks *r)
 		event_free(r->timer);
 	if (r->hung)
 		event_free(r->hung);
-	late_free(&r->late);
+	if (r->dump)
+		event_free(r->dump);
 	*r = (struct ranks){ 0 };
 }

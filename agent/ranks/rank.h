@@ -26,6 +26,7 @@
 #include "agent/ranks/oom.h"
 #include "agent/ranks/procs.h"
 #include "agent/ranks/spawn.h"
+#include "agent/ranks/stack.h"
 #include "agent/ranks/timeline.h"
 #include "agent/ranks/warm.h"
 #include "common/job.h"
@@ -54,6 +55,7 @@ struct rank {
 	struct io_rank io;
 	struct io_log nccl; /* with JOB_NCCL_LOG */
 	struct rank_timeline timeline;
+	struct rank_stack stack;
 };
 
 struct ranks {
@@ -71,8 +73,9 @@ struct ranks {
 	struct warm *warm;     /* the owner's, or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
-	struct event *hung; /* hung.h; or NULL */
-	struct late late;
+	struct event *hung;  /* hung.h; or NULL */
+	struct event *dump;  /* dump.h; or NULL */
+	struct stack_hook stacks;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */
 	uint64_t stop_delayed_ms;

@@ -589,6 +589,16 @@ const struct option option_table[] = {
 		  "ranks write, a collective that some ranks do not call. Each has its line and a "
 		  "remedy. A Dockerfile is searched for private keys. It needs the python3 in PATH. The "
 		  "exit status is 0, or 1 if a mistake was found; a note is none." },
+	{ "--dump", "JOB", TOPIC_plan, OPTION_PRINTS | OPTION_OPTIONAL, NULL, NULL,
+	  .help = "show where the ranks of a running job are",
+	  .text = "Print where each rank of a running job is: its operation in libberth, the stack of "
+		  "its Python, the state of its process. Ranks that are alike share a line; the fewest "
+		  "come first, with what holds them and the line to look at. JOB is the begin of the "
+		  "job's id, as in BERTH_JOB; without it the only job of this user on this machine is "
+		  "asked, whose runner must run here. A second dump says which ranks have gone on since "
+		  "the first: slow, or stuck. Ctrl-\\ twice within 2 s prints the same in runner's own "
+		  "terminal. The job goes on. A stack needs Python 3.8 or later, with site-packages; a "
+		  "rank that sets a handler of its own for signal 59 has none." },
 	{ "--trace-merge", "OUT", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
 	  .help = "make one timeline OUT of several trace files",
 	  .text = "Make one timeline OUT of the trace files that follow, on one clock: those of "

@@ -421,6 +421,11 @@ enum options_do options_read(struct request *r, struct strv *notes, struct str *
 			 : option_named(l.prints->option->names, "trace-merge")
 				 ? OPTIONS_TRACE
 				 : OPTIONS_NCCL_LOG;
+	} else if (l.prints && option_named(l.prints->option->names, "dump")) {
+		if (l.prints->value[0] || *l.argv)
+			strv_add(&r->app->argv,
+				 l.prints->value[0] ? l.prints->value[0] : *l.argv);
+		result = OPTIONS_DUMP;
 	} else if (l.prints) {
 		if (!print_for(print, l.prints, *l.argv, e))
 			result = OPTIONS_PRINTED;

@@ -16,6 +16,7 @@ enum options_do {
 	OPTIONS_RUN,      /* run the job of R */
 	OPTIONS_PRINTED,  /* write PRINT to stdout and exit with 0 */
 	OPTIONS_LINT,     /* check the files that the first app of R names */
+	OPTIONS_DUMP,     /* ask a job, the one that it names or the only one */
 	OPTIONS_NCCL_LOG, /* read the logs that it names */
 	OPTIONS_TRACE,    /* make the first of those files of the others */
 	OPTIONS_FAILED    /* E has the error */

@@ -5,6 +5,7 @@
 
 #include "launcher/hosts/same_host.h"
 #include "launcher/job/check.h"
+#include "launcher/job/dump.h"
 #include "launcher/job/exchange.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/forget.h"
@@ -460,6 +461,7 @@ void acts_forget_ranks(struct job *j)
 		forget_host(&j->run[i]);
 	free(j->spec.master_addr);
 	j->spec.master_addr = NULL;
+	dump_epoch_ends(j->account.dump);
 	end_services(&j->serves);
 }
 

@@ -115,6 +115,7 @@ struct signals {
 	bool said;            /* the user has been told of a TERM or HUP */
 	uint64_t told_ms; /* an agent last said that Slurm sent it TERM; 0: none did */
 	int interrupts;   /* ^C so far */
+	uint64_t quit_ms; /* clock_ms() of the last Ctrl-\ that asked for a table */
 };
 
 /* The modules that serve the ranks of one epoch, while ranks may run. */

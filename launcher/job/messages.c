@@ -5,6 +5,7 @@
 #include "launcher/job/check.h"
 #include "launcher/job/cleanup.h"
 #include "launcher/job/exchange.h"
+#include "launcher/job/dump.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/growth.h"
 #include "launcher/job/hang.h"
@@ -612,6 +613,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(stall, rank_status_stall(j->serves.status, h, &m))
 		TAKE_JOB(rank_op, rank_status_op(j->serves.status, h, &m))
 		TAKE_JOB(query_done, rank_status_done(j->serves.status, h))
+		TAKE_JOB(dumped, dump_dumped(j->account.dump, h, &m))
 		TAKE_JOB(looked, hang_looked(j->serves.hang, h, &m))
 		TAKE_JOB(missing_request,
 			 rank_status_missing_request(j->serves.status, h, &m))
@@ -632,7 +634,8 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_missing_request || type == WIRE_modex_request ||
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
 	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
-	       type == WIRE_elastic || type == WIRE_looked || type == WIRE_rank_use ||
+	       type == WIRE_elastic || type == WIRE_looked || type == WIRE_dumped ||
+	       type == WIRE_rank_use ||
 	       type == WIRE_rank_ops || type == WIRE_large_ops ||
 	       type == WIRE_host_use || type == WIRE_gpu_use;
 }

@@ -139,6 +139,12 @@ const char *rank_status_last(const struct rank_status *s, uint32_t rank)
 	return s && s->op[rank] ? s->op[rank]->text : "";
 }
 
+void rank_status_waits(const struct rank_status *s, struct rank_waits *waits)
+{
+	waits->epoch = &s->epoch;
+	waits->op = s->op;
+}
+
 void rank_status_forget(struct rank_status *s, uint32_t rank)
 {
 	rank_op_free(s->op[rank]);
@@ -342,8 +348,7 @@ static void status_finish(struct rank_status *s)
 	struct rank_waits *waits = xcalloc(1, sizeof *waits);
 	uint32_t ended = 0;
 
-	waits->epoch = &s->epoch;
-	waits->op = s->op;
+	rank_status_waits(s, waits);
 	answer_requests(s, &s->query.requests, waits);
 	print_stalls(s, waits);
 	for (uint32_t i = 0; i < np; i++)

@@ -6,6 +6,8 @@
 
 #include "common/loop.h"
 #include "launcher/job/acts.h"
+#include "launcher/job/dump.h"
+#include "launcher/job/dump_socket.h"
 #include "launcher/job/growth.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
@@ -21,6 +23,8 @@
 #include "launcher/output/progress.h"
 #include "launcher/transport/child.h"
 #include "launcher/transport/ssh_pool.h"
+
+enum { TWICE_MS = 2000 /* between two Ctrl-\ */ };
 
 /* ---- the machine ---- */
 
@@ -60,6 +64,30 @@ void job_turn(struct job *j)
 	} while (ev != EV_NONE);
 }
 
+static void print_dump(void *job, const char *text)
+{
+	struct job *j = job;
+
+	if (j->output)
+		output_note(j->output, "%.*s", (int)strlen(text) - 1, text);
+}
+
+/* Ctrl-\: the table; twice within 2 s: where the ranks are. */
+static void take_quit(struct job *j)
+{
+	const uint64_t now = clock_ms();
+
+	if (j->signals.quit_ms && now - j->signals.quit_ms < TWICE_MS &&
+	    j->account.dump) {
+		j->signals.quit_ms = 0;
+		dump_ask(j->account.dump, print_dump, j);
+		return;
+	}
+	j->signals.quit_ms = now;
+	monitor_print(j);
+	rank_status_print(j->serves.status);
+}
+
 void job_signal(struct job *j, int signo)
 {
 	switch (signo) {
@@ -85,8 +113,7 @@ void job_signal(struct job *j, int signo)
 		messages_signal(j, signo, false);
 		break;
 	case SIGQUIT:
-		monitor_print(j);
-		rank_status_print(j->serves.status);
+		take_quit(j);
 		break;
 	case SIGCONT:
 		input_wake(j->input);
@@ -181,6 +208,20 @@ static void write_timeline(struct job *j)
 	str_free(&line);
 }
 
+/* The job goes on if --dump cannot find it. */
+static void open_door(struct job *j)
+{
+	struct str why = { 0 };
+
+	j->account.dump = dump_open(j);
+	j->account.door =
+		dump_socket_open(j->account.dump, j->base, j->spec.job_id, &why);
+	if (why.len && !j->account.door && j->request->verbosity >= 0)
+		report_note(j, "runner: warning: --dump cannot find this job: %s",
+			    str_text(&why));
+	str_free(&why);
+}
+
 void job_begin(struct job *j)
 {
 	const struct request *r = j->request;
@@ -203,6 +244,8 @@ void job_begin(struct job *j)
 		j->refused = true;
 		return;
 	}
+	if (runs)
+		open_door(j);
 	for (size_t i = 0; i < j->agents.n; i++)
 		logins += job_needs(j, i) &&
 			  j->agents.host[i].transport == &transport_ssh;
@@ -270,6 +313,8 @@ void job_free(struct job *j)
 	events_close(j->events);
 	report_file_close(j);
 	timeline_free(j->account.timeline);
+	dump_socket_free(j->account.door);
+	dump_free(j->account.dump);
 	free((char *)j->agents.setup.own_agent);
 	agents_free(&j->agents);
 	agents_free(&j->cleanup.agents);
