@@ -25,34 +25,32 @@ static void say_dumped(const struct ranks *r, const struct rank *one, pid_t pid,
 					 .why = why });
 }
 
-static void say_stack(struct ranks *r, struct rank *one)
-{
-	const pid_t pid = one->stack.asked;
-	struct str stack = { 0 };
-
-	stack_take(&one->stack, &stack);
-	say_dumped(r, one, pid, one->stack.state, str_text(&stack),
-		   stack.len ? "" : "it does not answer");
-	str_free(&stack);
-}
-
 static void dump_on_timer(evutil_socket_t fd, short what, void *ctx)
 {
 	struct ranks *r = ctx;
+	struct str stack = { 0 };
 	bool waits = false;
 
 	(void)fd;
 	(void)what;
 	for (size_t i = 0; i < r->n; i++) {
 		struct rank *one = &r->v[i];
+		const pid_t pid = one->stack.asked;
 
-		if (!one->stack.asked)
+		if (!pid)
 			continue;
-		if (stack_look(&one->stack) || !one->stack.left-- ||
-		    one->state != RANK_RUNNING)
-			say_stack(r, one);
-		waits |= one->stack.asked != 0;
+		if (!stack_look(&one->stack) && one->stack.left-- &&
+		    one->state == RANK_RUNNING) {
+			waits = true;
+			continue;
+		}
+		stack.len = 0;
+		stack_take(&one->stack, &stack);
+		say_dumped(r, one, pid, one->stack.state,
+			   stack.len ? str_text(&stack) : "",
+			   stack.len ? "" : "it does not answer");
 	}
+	str_free(&stack);
 	if (waits)
 		loop_after_ms(r->dump, LOOK_MS);
 }

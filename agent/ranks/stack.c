@@ -23,23 +23,11 @@ extern const char agent_sitecustomize_py[];
 
 enum {
 	STACK_MOST = 256 << 10, /* of faulthandler's text */
-	FRAME_MOST = 1100, /* two names of 500 characters */
+	FRAME_MOST = 1100,      /* two names of 500 characters */
 	QUIET_LOOKS = 2
 };
 
 /* ---- the archive ---- */
-
-static uint32_t crc_of(const char *p, size_t n)
-{
-	uint32_t crc = ~0u;
-
-	for (size_t i = 0; i < n; i++) {
-		crc ^= (unsigned char)p[i];
-		for (int k = 0; k < 8; k++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
-	}
-	return ~crc;
-}
 
 static void add_number(struct str *out, uint32_t number, int bytes)
 {
@@ -50,16 +38,22 @@ static void add_number(struct str *out, uint32_t number, int bytes)
 	}
 }
 
-/* What the heads of an entry have in common: stored, 1 January 1980. */
-static void add_entry(struct str *out, const char *text)
+/* The part that both heads of an entry have: stored, 1 January 1980. */
+static void add_zip_head(struct str *out, const char *text)
 {
 	static const char name[] = "sitecustomize.py";
 	const uint32_t n = (uint32_t)strlen(text);
+	uint32_t crc = ~0u;
 
+	for (uint32_t i = 0; i < n; i++) {
+		crc ^= (unsigned char)text[i];
+		for (int k = 0; k < 8; k++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+	}
 	add_number(out, 20, 2); /* the version that is needed */
 	add_number(out, 0, 6);  /* flags, method, time */
 	add_number(out, 33, 2); /* date */
-	add_number(out, crc_of(text, n), 4);
+	add_number(out, ~crc, 4);
 	add_number(out, n, 4);
 	add_number(out, n, 4);
 	add_number(out, sizeof name - 1, 2);
@@ -71,19 +65,19 @@ static void add_archive(struct str *out, const char *text)
 	size_t middle, end;
 
 	add_number(out, 0x04034b50, 4);
-	add_entry(out, text);
+	add_zip_head(out, text);
 	add_number(out, 0, 2); /* nothing extra */
 	str_add(out, "sitecustomize.py");
 	str_add(out, text);
 	middle = out->len;
 	add_number(out, 0x02014b50, 4);
 	add_number(out, 20, 2); /* the version that made it */
-	add_entry(out, text);
+	add_zip_head(out, text);
 	add_number(out, 0, 16); /* nothing extra, no comment; mode; where it begins */
 	str_add(out, "sitecustomize.py");
 	end = out->len;
 	add_number(out, 0x06054b50, 4);
-	add_number(out, 0, 4);           /* of one disk */
+	add_number(out, 0, 4);            /* of one disk */
 	add_number(out, 1u << 16 | 1, 4); /* one entry of one */
 	add_number(out, (uint32_t)(end - middle), 4);
 	add_number(out, (uint32_t)middle, 4);
@@ -171,7 +165,8 @@ const char *stack_ask(struct rank_stack *s, pid_t pid, char state)
 	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
 	file_start(path, status, sizeof status);
 	if (!has_signal(status, "\nSigCgt:") || !proc_has_open(pid, is_stack_file))
-		return "it is not Python 3.8 or later, or one without site-packages (-S, -I)";
+		return "it is not Python 3.8 or later, or one without site-packages "
+		       "(-S, -I)";
 	if (has_signal(status, "\nSigBlk:") || has_signal(status, "\nShdPnd:"))
 		return "it blocks the signal";
 	if (ftruncate(s->fd, 0) || kill(pid, STACK_SIGNAL))
@@ -214,7 +209,8 @@ static bool add_frame(struct str *out, const char *line, size_t n)
 	static const char head[] = "  File \"", middle[] = "\", line ";
 	const char *name = line + sizeof head - 1, *end = line + n, *at, *in;
 
-	if (n < sizeof head || n > FRAME_MOST || memcmp(line, head, sizeof head - 1) != 0)
+	if (n < sizeof head || n > FRAME_MOST ||
+	    memcmp(line, head, sizeof head - 1) != 0)
 		return false;
 	at = memmem(name, (size_t)(end - name), middle, sizeof middle - 1);
 	if (!at)

@@ -1,8 +1,8 @@
 /* stack.h - where the Python of a rank is: its stack, in a file that this agent reads.
  *
  * Each rank gets a file without a name in BERTH_RANK_STACK, and in front of its
- * PYTHONPATH another one, which is a zip archive with sitecustomize.py alone.  That lets
- * Python's faulthandler write the stacks of all threads to the file when a signal comes.
+ * PYTHONPATH another one, a zip archive with sitecustomize.py alone.  By that Python's
+ * faulthandler writes the stacks of all threads to the file when a signal comes.
  * Both are in memory: nothing of them is left, and no other user can change them.
  *
  * Nobody dies of the signal: it is sent only to a process that catches it and has the
@@ -28,7 +28,7 @@ struct stack_hook {
 struct rank_stack {
 	int fd; /* if TEXT is not "" */
 	char text[48];
-	/* dump.h: the process that was asked, or 0; its state then; bytes at the last look;
+	/* dump.h: the process that was asked, or 0; its state; bytes at the last look;
 	 * looks without more; looks until it is late */
 	pid_t asked;
 	char state;

@@ -26,7 +26,8 @@ struct asker {
 struct dump {
 	struct job *j;
 	struct event *timer; /* pending while answers may come */
-	struct dumped *rank; /* of each rank of the epoch; NULL: nothing was asked yet */
+	struct dumped
+		*rank; /* of each rank of the epoch; NULL: nothing was asked yet */
 	uint32_t most, awaited;
 	uint64_t last_ms; /* clock_ms() of the last dump of this epoch, or 0 */
 	struct asker asker[ASKERS_MOST];
@@ -56,26 +57,19 @@ static void give_text(struct dump *d, const char *text)
 
 /* ---- facts ---- */
 
-static uint64_t hash_ops(const struct rank_op *op)
+/* The operation in which it is; else the last one of the set with the most.  Returns a
+ * hash of all. */
+static uint64_t take_record(struct dump_rank *r, const struct rank_op *op)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
+	r->op = op ? op->text : "";
 	for (size_t i = 0; op && i < op->n; i++) {
 		const uint32_t v[] = { op->set[i], op->seq[i], op->runs[i] };
+		const bool is_init = op->set[i] == WIRE_INIT_ROUNDS;
 
 		for (size_t k = 0; k < sizeof v / sizeof *v; k++)
 			hash = (hash ^ v[k]) * 0x100000001b3u;
-	}
-	return hash | 1;
-}
-
-/* The operation in which it is; else the last one of the set with the most. */
-static void take_op(struct dump_rank *r, const struct rank_op *op)
-{
-	r->op = op ? op->text : "";
-	for (size_t i = 0; op && i < op->n; i++) {
-		const bool is_init = op->set[i] == WIRE_INIT_ROUNDS;
-
 		if (op->runs[i] || (!r->runs && !is_init && op->seq[i] >= r->seq)) {
 			r->set = op->set[i];
 			r->seq = is_init ? 0 : op->seq[i];
@@ -83,15 +77,7 @@ static void take_op(struct dump_rank *r, const struct rank_op *op)
 		r->runs |= op->runs[i] != 0;
 	}
 	r->ordered = op && !rank_op_is_asynchronous(op) && r->seq;
-}
-
-static const char *last_line(const char *lines)
-{
-	size_t n = strlen(lines);
-
-	while (n && lines[n - 1] != '\n')
-		n--;
-	return lines + n;
+	return hash | 1;
 }
 
 static void take_rank(struct dump *d, struct dump_rank *r, uint32_t rank,
@@ -99,8 +85,13 @@ static void take_rank(struct dump *d, struct dump_rank *r, uint32_t rank,
 {
 	struct job *j = d->j;
 	struct dumped *is = &d->rank[rank];
-	const uint64_t ops = hash_ops(op);
+	const char *last = output_tail(j->output, rank);
+	size_t n = strlen(last);
+	uint64_t ops;
 
+	n -= n && last[n - 1] == '\n';
+	while (n && last[n - 1] != '\n')
+		n--;
 	*r = (struct dump_rank){
 		.host = j->agents.host[j->plan.rank[rank].host].name,
 		.lives = j->rank[rank].state == RANK_RUNNING,
@@ -109,26 +100,13 @@ static void take_rank(struct dump *d, struct dump_rank *r, uint32_t rank,
 		.wchan = is->wchan,
 		.stack = is->stack,
 		.why = is->why,
-		.last = last_line(output_tail(j->output, rank)),
+		.last = last + n,
 		.quiet_ms = output_quiet_ms(j->output, rank),
-		.was = is->ops && op && op->n,
-		.moved = is->ops != ops,
 	};
+	ops = take_record(r, op);
+	r->was = is->ops && op && op->n;
+	r->moved = is->ops != ops;
 	is->ops = op && op->n ? ops : 0;
-	take_op(r, op);
-}
-
-static void count_behind(struct dump_rank *v, uint32_t np, struct rank_waits *waits)
-{
-	for (uint32_t i = 0; i < np; i++) {
-		const struct rank_set *missing;
-
-		if (!v[i].lives || !v[i].runs || !v[i].ordered)
-			continue;
-		missing = &rank_waits_get(waits, i)->missing;
-		for (uint32_t k = 0; rank_set_first(missing, k, &k); k++)
-			v[k].behind++;
-	}
 }
 
 static void dump_finish(struct dump *d)
@@ -143,7 +121,15 @@ static void dump_finish(struct dump *d)
 	rank_status_waits(d->j->serves.status, waits);
 	for (uint32_t i = 0; i < np; i++)
 		take_rank(d, &v[i], i, waits->op[i]);
-	count_behind(v, np, waits);
+	for (uint32_t i = 0; i < np; i++) {
+		const struct rank_set *missing;
+
+		if (!v[i].lives || !v[i].runs || !v[i].ordered)
+			continue;
+		missing = &rank_waits_get(waits, i)->missing;
+		for (uint32_t k = 0; rank_set_first(missing, k, &k); k++)
+			v[k].behind++;
+	}
 	f.before_ms = d->last_ms ? now - d->last_ms : 0;
 	d->last_ms = now;
 	dump_text(&text, &f);
@@ -227,6 +213,14 @@ void dump_ask(struct dump *d, void (*fn)(void *ctx, const char *text), void *ctx
 	d->asker[d->naskers++] = (struct asker){ fn, ctx };
 	if (d->naskers == 1)
 		ask_agents(d);
+}
+
+void dump_print(void *job, const char *text)
+{
+	struct job *j = job;
+
+	if (j->output)
+		output_note(j->output, "%.*s", (int)strlen(text) - 1, text);
 }
 
 void dump_forget(struct dump *d, const void *ctx)

@@ -16,6 +16,8 @@ void dump_free(struct dump *d); /* takes NULL */
 
 /* FN gets the text, before this call returns or later. */
 void dump_ask(struct dump *d, void (*fn)(void *ctx, const char *text), void *ctx);
+/* An FN: to the user, as runner's other words; CTX is the job. */
+void dump_print(void *job, const char *text);
 /* CTX does not want it any more. */
 void dump_forget(struct dump *d, const void *ctx);
 /* The ranks of this epoch are forgotten just after. */

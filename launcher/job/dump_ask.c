@@ -67,22 +67,10 @@ static long copy_answer(int fd)
 	return bytes;
 }
 
-static int report_several(const struct strv *jobs, struct err *e)
-{
-	struct str list = { 0 };
-
-	for (size_t i = 0; i < jobs->n && i < 8; i++)
-		str_addf(&list, "%s%.8s", i ? ", " : "", jobs->v[i]);
-	if (jobs->n > 8)
-		str_addf(&list, ",... (%zu jobs)", jobs->n);
-	err_set(e, E_DUMP_SEVERAL, str_text(&list));
-	str_free(&list);
-	return -1;
-}
-
 int dump_ask_job(const char *job, struct err *e)
 {
 	struct found f = { .fd = -1 };
+	struct str list = { 0 };
 	int rc = 0;
 
 	for (int i = 0; i < DUMP_FOLDERS; i++) {
@@ -93,7 +81,11 @@ int dump_ask_job(const char *job, struct err *e)
 		str_free(&path);
 	}
 	if (f.jobs.n > 1) {
-		rc = report_several(&f.jobs, e);
+		for (size_t i = 0; i < f.jobs.n && i < 8; i++)
+			str_addf(&list, "%s%.8s", i ? ", " : "", f.jobs.v[i]);
+		if (f.jobs.n > 8)
+			str_addf(&list, ",... (%zu jobs)", f.jobs.n);
+		rc = err_set(e, E_DUMP_SEVERAL, str_text(&list));
 	} else if (!f.jobs.n) {
 		rc = *job ? err_set(e, E_DUMP_JOB, job) : err_set(e, E_DUMP_NONE);
 		if (f.why.len)
@@ -105,5 +97,6 @@ int dump_ask_job(const char *job, struct err *e)
 		close(f.fd);
 	strv_free(&f.jobs);
 	str_free(&f.why);
+	str_free(&list);
 	return rc;
 }

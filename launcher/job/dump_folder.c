@@ -24,10 +24,8 @@ int dump_folder_open(const char *path, bool make, struct str *why)
 	struct stat st;
 	int fd;
 
-	if (make && mkdir(path, 0700) && errno != EEXIST) {
-		str_addf(why, "%s", strerror(errno));
-		return -1;
-	}
+	if (make && mkdir(path, 0700) && errno != EEXIST)
+		return -1; /* as where XDG_RUNTIME_DIR is not there */
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		if (errno == ELOOP || errno == ENOTDIR)

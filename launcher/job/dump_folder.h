@@ -14,10 +14,10 @@
 
 enum { DUMP_FOLDERS = 2, DUMP_JOBS_MOST = 256 };
 
-/* The path of the folder number I (1: the one in /tmp) into PATH.  False: this user has
- * none of that number. */
+/* The path of folder I (1: the one in /tmp) into PATH.  False: this user has none
+ * of that number. */
 bool dump_folder_path(struct str *path, int i);
-/* A descriptor of it; MAKE: make it.  -1 with WHY, which stays "" if it is not there. */
+/* A descriptor of it; MAKE: make it.  -1 with WHY, "" if it is not there. */
 int dump_folder_open(const char *path, bool make, struct str *why);
 /* Remove PATH, if no socket is left in it. */
 void dump_folder_leave(const char *path);

@@ -85,26 +85,21 @@ static void caller_on_readable(evutil_socket_t fd, short what, void *ctx)
 	dump_ask(c->s->d, caller_take, c);
 }
 
-static bool is_allowed(int fd)
-{
-	struct ucred peer;
-	socklen_t n = sizeof peer;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) &&
-	       (peer.uid == geteuid() || !peer.uid);
-}
-
 static void socket_on_caller(evutil_socket_t listener, short what, void *ctx)
 {
 	struct dump_socket *s = ctx;
 	const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct event_base *base = event_get_base(s->event);
+	struct ucred peer;
+	socklen_t n = sizeof peer;
 	size_t k = 0;
 
 	(void)what;
 	while (k < CALLERS_MOST && s->caller[k].s)
 		k++;
-	if (fd >= 0 && k < CALLERS_MOST && is_allowed(fd)) {
+	if (fd >= 0 && k < CALLERS_MOST &&
+	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) &&
+	    (peer.uid == geteuid() || !peer.uid)) {
 		struct caller *c = &s->caller[k];
 
 		*c = (struct caller){ .s = s, .fd = fd };
@@ -119,7 +114,7 @@ static void socket_on_caller(evutil_socket_t listener, short what, void *ctx)
 	}
 }
 
-/* Of its folder: another runner that ends may remove it between two of our steps. */
+/* Another runner that ends may remove the folder between two of our steps. */
 static int socket_listen(struct dump_socket *s, struct str *why)
 {
 	for (int i = 0; i < DUMP_FOLDERS; i++) {
@@ -142,8 +137,8 @@ static int socket_listen(struct dump_socket *s, struct str *why)
 		else if (why->len)
 			str_addf(why, ": '%s'", str_text(&path));
 		str_free(&path);
-		if (s->fd >= 0)
-			return 0;
+		if (s->fd >= 0 || why->len)
+			return s->fd < 0; /* another user wants us elsewhere */
 	}
 	return -1;
 }

@@ -10,7 +10,8 @@ enum {
 };
 
 /* Ranks that are alike. */
-struct class {
+struct class
+{
 	struct rank_set ranks;
 	uint32_t n, first;
 	char *key;
@@ -23,7 +24,7 @@ struct classes {
 
 /* ---- one rank ---- */
 
-/* Of `allreduce "x" of 4 f32, sum, begun 31 s ago`: the length without the last part. */
+/* The length of `allreduce "x" of 4 f32, sum, begun 31 s ago` without its last part. */
 static size_t op_length(const char *op)
 {
 	const char *comma = strrchr(op, ',');
@@ -31,30 +32,24 @@ static size_t op_length(const char *op)
 	return comma ? (size_t)(comma - op) : strlen(op);
 }
 
-/* Code that came with Python, a package or Berth: others than the user wrote it. */
-static bool is_of_others(const char *line, size_t n)
+/* The innermost frame in STACK of the user's own code, which came with no package, nor
+ * with Python or Berth; or the innermost one; "". */
+static const char *own_frame(const char *stack, size_t *n)
 {
 	static const char *const parts[] = { "site-packages/", "dist-packages/",
 					     "/lib/python2",   "/lib/python3",
 					     "/python/berth/", "<frozen" };
 
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-		if (memmem(line, n, parts[i], strlen(parts[i])))
-			return true;
-	return false;
-}
-
-/* The innermost frame of the user's own in STACK, or the innermost one; "". */
-static const char *own_frame(const char *stack, size_t *n)
-{
 	for (const char *p = stack; *p;) {
-		const size_t len = strcspn(p, "\n");
+		size_t i = 0;
 
-		if (!is_of_others(p, len)) {
-			*n = len;
+		*n = strcspn(p, "\n");
+		while (i < sizeof parts / sizeof *parts &&
+		       !memmem(p, *n, parts[i], strlen(parts[i])))
+			i++;
+		if (i == sizeof parts / sizeof *parts)
 			return p;
-		}
-		p += len + (p[len] == '\n');
+		p += *n + (p[*n] == '\n');
 	}
 	*n = strcspn(stack, "\n");
 	return stack;
@@ -77,8 +72,8 @@ static void add_key(struct str *out, const struct dump_rank *r)
 	}
 	frame = own_frame(r->stack, &n);
 	str_addf(out, "%d %u %u %.*s|%.*s|%c", r->runs, r->set, r->seq,
-		 (int)op_length(r->op), r->op, (int)n, frame,
-		 is_held(r->state) ? r->state : ' ');
+		 (int)op_length(r->op), r->op, n ? (int)n : (int)strlen(r->why),
+		 n ? frame : r->why, is_held(r->state) ? r->state : ' ');
 }
 
 /* ---- classes ---- */
@@ -104,9 +99,8 @@ static struct classes classes_of(const struct dump_facts *f)
 		while (k < c.n && strcmp(c.v[k].key, str_text(&key)) != 0)
 			k++;
 		if (k == c.n)
-			c.v[c.n++] =
-				(struct class){ .first = i,
-						.key = xstrdup(str_text(&key)) };
+			c.v[c.n++] = (struct class){ .first = i,
+						     .key = xstrdup(str_text(&key)) };
 		rank_set_add(&c.v[k].ranks, i);
 		c.v[k].n++;
 		str_free(&key);
@@ -115,44 +109,14 @@ static struct classes classes_of(const struct dump_facts *f)
 	return c;
 }
 
-static void classes_free(struct classes *c)
-{
-	for (size_t i = 0; i < c->n; i++) {
-		rank_set_free(&c->v[i].ranks);
-		free(c->v[i].key);
-	}
-	free(c->v);
-}
-
 /* ---- the lines ---- */
-
-/* `in allreduce #12 "x" of 4 f32, sum, begun 31 s ago`, or the last one. */
-static void add_op(struct str *out, const struct dump_rank *r)
-{
-	if (!*r->op)
-		return;
-	str_addf(out, "  %s %.*s", r->runs ? "in" : "last", OP_BYTES, r->op);
-	if (r->seq)
-		str_addf(out, " (#%u)", r->seq);
-}
-
-/* `train.py:212 backward`, without its folder. */
-static void add_place(struct str *out, const char *stack)
-{
-	size_t n;
-	const char *frame = own_frame(stack, &n), *name = frame;
-
-	for (const char *p = frame; p < frame + n && *p != ' '; p++)
-		if (*p == '/')
-			name = p + 1;
-	if (n)
-		str_addf(out, "  %.*s", (int)(frame + n - name), name);
-}
 
 static void add_class(struct str *out, const struct dump_facts *f,
 		      const struct class *c)
 {
 	const struct dump_rank *r = &f->v[c->first];
+	const char *frame, *name;
+	size_t n;
 	bool one_host = true;
 
 	for (uint32_t i = c->first; rank_set_first(&c->ranks, i, &i); i++)
@@ -163,9 +127,18 @@ static void add_class(struct str *out, const struct dump_facts *f,
 	if (!r->lives || !r->known) {
 		str_add(out, r->lives ? "  no answer" : "  not running");
 	} else {
-		add_op(out, r);
-		add_place(out, r->stack);
-		if (is_held(r->state) || c->n == 1)
+		if (*r->op)
+			str_addf(out, "  %s %.*s", r->runs ? "in" : "last", OP_BYTES,
+				 r->op);
+		if (*r->op && r->seq)
+			str_addf(out, " (#%u)", r->seq);
+		name = frame = own_frame(r->stack, &n);
+		for (const char *p = frame; p < frame + n && *p != ' '; p++)
+			if (*p == '/')
+				name = p + 1; /* without its folder */
+		if (n)
+			str_addf(out, "  %.*s", (int)(frame + n - name), name);
+		if (is_held(r->state) || c->n == 1 || !(*r->op || *r->stack))
 			str_addf(out, "  state %c%s%s", r->state,
 				 *r->wchan ? " in " : "", r->wchan);
 	}
@@ -188,7 +161,7 @@ static void add_stack(struct str *out, const struct dump_facts *f,
 		str_addf(out, ", last output %ld.%ld s ago", r->quiet_ms / 1000,
 			 r->quiet_ms % 1000 / 100);
 	if (*r->last)
-		str_addf(out, "; stderr: %.200s", r->last);
+		str_addf(out, "; stderr: %.*s", (int)strcspn(r->last, "\n"), r->last);
 	if (!*r->stack)
 		str_addf(out, "\n    no stack: %s", r->why);
 	for (const char *p = r->stack; *p;) {
@@ -207,16 +180,7 @@ static void add_who(struct str *out, const struct class *c)
 	rank_set_print(out, &c->ranks);
 }
 
-static void add_look(struct str *out, const struct dump_rank *r)
-{
-	size_t n;
-	const char *frame = own_frame(r->stack, &n);
-
-	if (n)
-		str_addf(out, "; look at %.*s", (int)strcspn(frame, " \n"), frame);
-}
-
-/* What holds class C, of which every rank is in that state. */
+/* The state that holds class C, if any: every rank of it is in it. */
 static bool add_held(struct str *out, const struct dump_rank *r, const struct class *c)
 {
 	const char *s = c->n == 1 ? "is" : "are";
@@ -229,24 +193,24 @@ static bool add_held(struct str *out, const struct dump_rank *r, const struct cl
 			 c->n == 1 && *r->wchan ? ", in " : "",
 			 c->n == 1 ? r->wchan : "");
 	else
-		str_addf(out, r->state == 't' ? " %s held by a debugger (state t)"
-					      : " %s stopped (state T)",
+		str_addf(out,
+			 r->state == 't' ? " %s held by a debugger (state t)"
+					 : " %s stopped (state T)",
 			 s);
 	return true;
 }
 
 /* Another class, of more ranks, is in another operation of the same number. */
-static const struct dump_rank *find_other(const struct dump_facts *f,
-					  const struct classes *all,
-					  const struct class *c)
+static const struct dump_rank *
+find_other(const struct dump_facts *f, const struct classes *all, const struct class *c)
 {
 	const struct dump_rank *r = &f->v[c->first];
 
 	for (const struct class *o = c + 1; o < all->v + all->n; o++) {
 		const struct dump_rank *q = &f->v[o->first];
 
-		if (q->lives && q->known && q->runs && q->ordered &&
-		    q->set == r->set && q->seq == r->seq && o->n > c->n &&
+		if (q->lives && q->known && q->runs && q->ordered && q->set == r->set &&
+		    q->seq == r->seq && o->n > c->n &&
 		    (op_length(q->op) != op_length(r->op) ||
 		     strncmp(q->op, r->op, op_length(q->op)) != 0))
 			return q;
@@ -258,7 +222,9 @@ static bool add_meaning(struct str *out, const struct dump_facts *f,
 			const struct classes *all, const struct class *c)
 {
 	const struct dump_rank *r = &f->v[c->first], *other;
+	const char *frame;
 	uint32_t behind = 0;
+	size_t n;
 	bool held;
 
 	if (!r->lives || !r->known)
@@ -277,12 +243,15 @@ static bool add_meaning(struct str *out, const struct dump_facts *f,
 	} else if (behind && !r->runs) {
 		if (!held)
 			add_who(out, c);
-		str_addf(out, held ? ": %u rank%s wait%s for %s"
-				   : ": %u rank%s wait%s for %s, in no operation",
+		str_addf(out,
+			 held ? ": %u rank%s wait%s for %s"
+			      : ": %u rank%s wait%s for %s, in no operation",
 			 behind, str_plural(behind), behind == 1 ? "s" : "",
 			 c->n == 1 ? "it" : "one of them");
 	}
-	add_look(out, r);
+	frame = own_frame(r->stack, &n);
+	if (n)
+		str_addf(out, "; look at %.*s", (int)strcspn(frame, " \n"), frame);
 	return true;
 }
 
@@ -308,8 +277,9 @@ static void add_moves(struct str *out, const struct dump_facts *f)
 		str_add(out, "no rank has begun or ended an operation: stuck, or in "
 			     "work of its own");
 	} else {
-		str_addf(out, "%zu of %u ranks have begun or ended operations: slow, "
-			      "not stuck [",
+		str_addf(out,
+			 "%zu of %u ranks have begun or ended operations: slow, "
+			 "not stuck [",
 			 n, known);
 		rank_set_print(out, &moved);
 		str_add(out, "]");
@@ -341,5 +311,9 @@ void dump_text(struct str *out, const struct dump_facts *f)
 		add_stack(out, f, &c.v[i]);
 	str_add(out, "\n");
 	str_free(&said);
-	classes_free(&c);
+	for (size_t i = 0; i < c.n; i++) {
+		rank_set_free(&c.v[i].ranks);
+		free(c.v[i].key);
+	}
+	free(c.v);
 }

@@ -22,7 +22,7 @@ struct dump_rank {
 	bool runs;         /* it is in that one */
 	bool ordered;      /* all ranks do the operations of SET in one order */
 	uint32_t behind;   /* ranks that wait for it */
-	const char *last;  /* of its lines on stderr the last one, or "" */
+	const char *last;  /* what it wrote on stderr last: one line, or "" */
 	long quiet_ms;     /* since its last output; -1: there was none */
 	bool was;          /* it was in the dump before this one, */
 	bool moved;        /* and has begun or ended an operation since */

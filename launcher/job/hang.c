@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/loop.h"
+#include "launcher/job/dump.h"
 #include "launcher/job/fence.h"
 #include "launcher/job/hang_judge.h"
 #include "launcher/job/job.h"
@@ -421,6 +422,8 @@ static void hang_do(struct hang *g, const struct hang_verdict *is, uint64_t limi
 		return;
 	add_why(g, is, limit_ms, &why);
 	hang_say(g, is, act, str_text(&why));
+	if (act == HANG_REPORT && j->account.dump && j->request->verbosity >= 0)
+		dump_ask(j->account.dump, dump_print, j);
 	for (uint32_t i = 0; act != HANG_REPORT && i < j->plan.np; i++)
 		if (g->rank[i].lives && (!one || i == is->rank))
 			end_one(g, i, act, str_text(&why));

@@ -41,8 +41,8 @@ const char *rank_status_missing_request(struct rank_status *s, const struct host
 
 /* The last operation of RANK, as its agent said when it was asked last, or "". */
 const char *rank_status_last(const struct rank_status *s, uint32_t rank);
-/* What is known of all ranks: for WAITS, which is {0}, and is valid as long as no message
- * comes. */
+/* Give WAITS, which is {0}, what is known of all ranks.  It is valid until the next
+ * message. */
 void rank_status_waits(const struct rank_status *s, struct rank_waits *waits);
 /* RANK starts again: nothing is known of its operations. */
 void rank_status_forget(struct rank_status *s, uint32_t rank);

@@ -64,14 +64,6 @@ void job_turn(struct job *j)
 	} while (ev != EV_NONE);
 }
 
-static void print_dump(void *job, const char *text)
-{
-	struct job *j = job;
-
-	if (j->output)
-		output_note(j->output, "%.*s", (int)strlen(text) - 1, text);
-}
-
 /* Ctrl-\: the table; twice within 2 s: where the ranks are. */
 static void take_quit(struct job *j)
 {
@@ -80,7 +72,7 @@ static void take_quit(struct job *j)
 	if (j->signals.quit_ms && now - j->signals.quit_ms < TWICE_MS &&
 	    j->account.dump) {
 		j->signals.quit_ms = 0;
-		dump_ask(j->account.dump, print_dump, j);
+		dump_ask(j->account.dump, dump_print, j);
 		return;
 	}
 	j->signals.quit_ms = now;
@@ -208,22 +200,9 @@ static void write_timeline(struct job *j)
 	str_free(&line);
 }
 
-/* The job goes on if --dump cannot find it. */
-static void open_door(struct job *j)
-{
-	struct str why = { 0 };
-
-	j->account.dump = dump_open(j);
-	j->account.door =
-		dump_socket_open(j->account.dump, j->base, j->spec.job_id, &why);
-	if (why.len && !j->account.door && j->request->verbosity >= 0)
-		report_note(j, "runner: warning: --dump cannot find this job: %s",
-			    str_text(&why));
-	str_free(&why);
-}
-
 void job_begin(struct job *j)
 {
+	struct str why = { 0 };
 	const struct request *r = j->request;
 	const bool runs = r->plan == PLAN_OFF && !r->check;
 	size_t logins = 0;
@@ -244,8 +223,15 @@ void job_begin(struct job *j)
 		j->refused = true;
 		return;
 	}
-	if (runs)
-		open_door(j);
+	if (runs) { /* it goes on if --dump cannot find it */
+		j->account.dump = dump_open(j);
+		j->account.door = dump_socket_open(j->account.dump, j->base,
+						   j->spec.job_id, &why);
+	}
+	if (why.len && r->verbosity >= 0)
+		report_note(j, "runner: warning: --dump cannot find this job: %s",
+			    str_text(&why));
+	str_free(&why);
 	for (size_t i = 0; i < j->agents.n; i++)
 		logins += job_needs(j, i) &&
 			  j->agents.host[i].transport == &transport_ssh;

@@ -1,0 +1,163 @@
+#!/usr/bin/env bats
+# takes_s: 8
+# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
+# runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
+load common
+
+setup() {
+	cd "$T" || return
+	mkdir -m 700 run
+	export XDG_RUNTIME_DIR=$T/run
+	cat > stuck.py <<- 'EOF'
+		import os, sys, threading, time
+		def next_batch():
+		    time.sleep(100)
+		def waits():
+		    threading.Event().wait(100)
+		def main():
+		    open("up%s" % os.environ["RANK"], "w").close()
+		    print("rank line", file=sys.stderr)
+		    next_batch() if os.environ["RANK"] == "2" else waits()
+		main()
+	EOF
+}
+
+teardown() {
+	local pid
+	for pid in $job; do kill -TERM "$pid" 2> /dev/null; done
+	wait
+}
+
+# A job of which all ranks are up, as JOB.  Its SIGQUIT is not ignored, as that of others behind '&' is.
+begins() { # NP ARGUMENT...
+	rm -f up*
+	/usr/bin/python3 -c 'import os, signal, sys
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$RUNNER" --oversubscribe --stdin none --kill-grace 1 -np "$@" > out 2>&1 3>&- &
+	job+=" $!" last=$!
+	wait_for up "$1"
+}
+
+up() { [ "$(find . -maxdepth 1 -name 'up*' | wc -l)" = "$1" ]; }
+
+dumps() { # TEXT...
+	run -0 --separate-stderr "$RUNNER" --dump
+	says "$@"
+}
+
+same_python() { # PYTHON
+	begins 4 "$1" stuck.py
+	dumps ": 4 ranks, 4 running" "  1 rank  [2]  stuck.py:3 next_batch  state S in" \
+		"  3 ranks  [0-1,3]  stuck.py:5 waits" "stderr: rank line" "/stuck.py:3 next_batch
+    $T/stuck.py:9 main
+    $T/stuck.py:10 <module>"
+	silent_on "no stack"
+	dumps "4 ranks, 4 running" # nobody has died of it
+	kill -TERM "$last"
+	wait "$last" || true
+	[ -z "$(ls run)" ]
+}
+
+@test "a rank that is elsewhere comes first, with its stack: two Pythons" {
+	same_python /usr/bin/python3
+	[ ! -x "$BUILD/venv/bin/python3" ] || same_python "$BUILD/venv/bin/python3"
+}
+
+@test "Ctrl-\\ twice within 2 s prints the same, and the job goes on" {
+	begins 4 /usr/bin/python3 stuck.py
+	kill -QUIT "$last"
+	wait_for grep -q "rank status: 4 ranks, 0 ended" out
+	kill -QUIT "$last"
+	wait_for grep -q "1 rank  \[2\]  stuck.py:3 next_batch" out
+	kill -0 "$last"
+}
+
+@test "E_DUMP_NONE, E_DUMP_JOB, E_DUMP_SEVERAL, E_DUMP_SILENT: which job is meant" {
+	run -2 "$RUNNER" --dump
+	says "no job of yours runs on this machine"
+	hinted
+	begins 1 sh -c 'touch up0; exec sleep 100'
+	first=$(ls run/berth)
+	begins 1 sh -c 'touch up1; exec sleep 100'
+	run -2 "$RUNNER" --dump
+	says "several jobs run: " "${first:0:8}"
+	run -0 "$RUNNER" --dump="${first:0:12}"
+	says "dump of job ${first:0:8}: 1 rank, 1 running" "no stack: it is not Python 3.8 or later"
+	run -2 "$RUNNER" --dump nosuch
+	says "no job 'nosuch' of yours"
+	# what a job that was killed left goes away
+	kill -KILL $job
+	wait
+	job=
+	[ "$(ls run/berth | wc -l)" = 2 ]
+	run -2 "$RUNNER" --dump
+	[ -z "$(ls run/berth)" ]
+	/usr/bin/python3 -c 'import socket
+s = socket.socket(socket.AF_UNIX)
+s.bind("run/berth/0123")
+s.listen(1)
+open("up", "w").close()
+c = s.accept()[0]
+c.recv(9)' &
+	job=$!
+	wait_for test -e up
+	run -2 "$RUNNER" --dump
+	says "job 0123 does not answer"
+}
+
+@test "ranks without a stack: -S, -I, a handler of their own, stopped; none of them dies" {
+	cat > catches.py <<- 'EOF'
+		import os, signal, time
+		def handler(*_):
+		    open("caught", "w").close()
+		if os.environ["RANK"] == "0":
+		    signal.signal(59, handler)
+		    time.sleep(0.2)
+		open("up" + os.environ["RANK"], "w").close()
+		while True:
+		    time.sleep(1)
+	EOF
+	begins 4 sh -c 'case $RANK in 0) exec python3 catches.py;; 1) exec python3 -S catches.py;;
+		2) exec python3 -I catches.py;; *) python3 catches.py & kill -STOP $$;; esac'
+	dumps ": 4 ranks, 4 running" "  2 ranks  [1-2]  state S" "  rank 3 is stopped (state T)" \
+		"no stack: it is not Python 3.8 or later, or one without" "no stack: it does not answer"
+	[ -e caught ]
+	kill -0 "$last"
+}
+
+@test "the sitecustomize that ours hides runs, and its errors are said as before" {
+	mkdir own bad
+	echo 'print("mine ran")' > own/sitecustomize.py
+	echo 'import nothere' > bad/sitecustomize.py
+	PYTHONPATH=$T/own run -0 --separate-stderr "$RUNNER" --no-tag -np 1 python3 -c 'import sys
+print(sys.modules["sitecustomize"].__file__, [p for p in sys.path if "/fd/" in p])'
+	[ "$output" = "mine ran
+$T/own/sitecustomize.py []" ]
+	PYTHONPATH=$T/bad python3 -c 'print(1)' > alone 2>&1
+	PYTHONPATH=$T/bad "$RUNNER" --no-tag -np 1 python3 -c 'print(1)' > inside 2>&1
+	grep -v "share 2 cores" inside | diff alone -
+	# and one that is started without the agent
+	run -0 --separate-stderr "$RUNNER" --no-tag -np 1 sh -c 'env -u BERTH_RANK_STACK python3 -c "print(2)"'
+	[ "$output" = 2 ]
+}
+
+@test "a folder of others: no socket, one warning, and the job runs" {
+	rmdir run/berth 2> /dev/null || true
+	mkdir -m 755 elsewhere
+	ln -s ../elsewhere run/berth
+	run -0 "$RUNNER" -np 1 true
+	says "warning: --dump cannot find this job: it is no folder: '$T/run/berth'"
+	[ -z "$(ls elsewhere)" ]
+	run -2 "$RUNNER" --dump
+	says "it is no folder"
+	rm run/berth
+	mkdir -m 755 run/berth
+	run -0 "$RUNNER" -np 1 true
+	says "other users may use it (mode 755)"
+	chmod 700 run/berth
+	[ "$(id -u)" != 0 ] || {
+		chown 65534 run/berth
+		run -0 "$RUNNER" -np 1 true
+		says "it belongs to another user (uid 65534)"
+	}
+}
