@@ -51,6 +51,8 @@ static void open_timelines(struct ranks *r)
 void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 		 const struct wire_job *job)
 {
+	struct rlimit l;
+
 	*r = (struct ranks){ .out = out, .job = job, .n = job->ranks.n };
 	r->v = xcalloc(r->n, sizeof *r->v);
 	for (size_t i = 0; i < r->n; i++)
@@ -65,7 +67,9 @@ void ranks_begin(struct ranks *r, struct event_base *base, struct buf *out,
 	oom_begin(&r->oom, "");
 	r->entry.fd = -1;
 	open_timelines(r);
-	stack_hook_open(&r->stacks);
+	/* their pipes need descriptors first */
+	if (!getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur >= 32 + 6 * r->n)
+		stack_hook_open(&r->stacks);
 	for (size_t i = 0; i < r->n && *r->stacks.path; i++)
 		stack_open(&r->v[i].stack);
 }

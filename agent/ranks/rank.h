@@ -73,8 +73,8 @@ struct ranks {
 	struct warm *warm;     /* the owner's, or NULL */
 	int bind_errno;        /* of a rank that could not be bound, or 0 */
 	struct event *timer;
-	struct event *hung;  /* hung.h; or NULL */
-	struct event *dump;  /* dump.h; or NULL */
+	struct event *hung; /* hung.h; or NULL */
+	struct event *dump; /* dump.h; or NULL */
 	struct stack_hook stacks;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# takes_s: 8
-# shellcheck disable=SC2016,SC2154 # $ is for the ranks' shells; bats sets output
+# takes_s: 5
+# shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
 
@@ -160,4 +160,10 @@ $T/own/sitecustomize.py []" ]
 		run -0 "$RUNNER" -np 1 true
 		says "it belongs to another user (uid 65534)"
 	}
+}
+
+@test "the report of a hang holds the same" {
+	begins 4 --hang-timeout 0.5 --on-hang report /usr/bin/python3 stuck.py
+	wait_for grep -q "all ranks hang: none has used a CPU" out
+	wait_for grep -q "1 rank  \[2\]  stuck.py:3 next_batch" out
 }
