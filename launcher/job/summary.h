@@ -54,8 +54,8 @@ struct account {
 	struct report_file *report; /* --report; NULL: none */
 	struct timeline *timeline;  /* --timeline; NULL: none */
 	struct losses losses;
-	struct dump *dump;          /* --dump, Ctrl-\ twice; NULL: no rank is to run */
-	struct dump_socket *door;   /* --dump; NULL: none */
+	struct dump *dump;        /* --dump, Ctrl-\ twice; NULL: no rank is to run */
+	struct dump_socket *door; /* --dump; NULL: none */
 	char *cause; /* the first failure of a rank in this epoch; or NULL */
 	struct {
 		uint32_t all;

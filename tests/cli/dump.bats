@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# takes_s: 5
+# takes_s: 3
+# more: folders of others, and ranks without a stack
 # shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
@@ -105,6 +106,7 @@ c.recv(9)' &
 	says "job 0123 does not answer"
 }
 
+# bats test_tags=all
 @test "ranks without a stack: -S, -I, a handler of their own, stopped; none of them dies" {
 	cat > catches.py <<- 'EOF'
 		import os, signal, time
@@ -141,6 +143,7 @@ $T/own/sitecustomize.py []" ]
 	[ "$output" = 2 ]
 }
 
+# bats test_tags=all
 @test "a folder of others: no socket, one warning, and the job runs" {
 	rmdir run/berth 2> /dev/null || true
 	mkdir -m 755 elsewhere
