@@ -55,9 +55,18 @@ static void add_up(const struct ranks *r, const struct procs *all, const size_t 
 			continue;
 		u->pid = p->pid;
 	}
-	for (size_t k = 0; k < r->n; k++) /* a shell without a child */
-		if (use[k].state == 's')
-			use[k].state = 'S';
+	for (size_t k = 0; k < r->n; k++) {
+		const struct rank_stack *s = &r->v[k].stack;
+		struct hung_use *u = &use[k];
+
+		if (u->state == 's') /* a shell without a child */
+			u->state = 'S';
+		/* What it does because of us is no work of its own. */
+		u->cpu_ms -= stack_cpu_ms(s);
+		u->bytes -= stack_written(s);
+		if (s->asked && s->asked == u->pid && u->state == 'R')
+			u->state = s->state;
+	}
 }
 
 /* The time that each local rank had no CPU. */

@@ -150,6 +150,26 @@ static bool has_signal(const char *status, const char *name)
 	return at && strtoull(at + strlen(name), NULL, 16) >> (STACK_SIGNAL - 1) & 1;
 }
 
+uint64_t stack_written(const struct rank_stack *s)
+{
+	struct stat st;
+
+	return s->taken + (*s->text && !fstat(s->fd, &st) ? (uint64_t)st.st_size : 0);
+}
+
+uint64_t stack_cpu_ms(const struct rank_stack *s)
+{
+	const uint64_t now = s->asked ? proc_cpu_ms(s->asked) : 0;
+
+	return s->cpu_ms + (now > s->cpu_before_ms ? now - s->cpu_before_ms : 0);
+}
+
+static int stack_empty(struct rank_stack *s)
+{
+	s->taken = stack_written(s);
+	return ftruncate(s->fd, 0);
+}
+
 const char *stack_ask(struct rank_stack *s, pid_t pid, char state)
 {
 	char path[64], status[4096] = "";
@@ -169,7 +189,8 @@ const char *stack_ask(struct rank_stack *s, pid_t pid, char state)
 		       "(-S, -I)";
 	if (has_signal(status, "\nSigBlk:") || has_signal(status, "\nShdPnd:"))
 		return "it blocks the signal";
-	if (ftruncate(s->fd, 0) || kill(pid, STACK_SIGNAL))
+	s->cpu_before_ms = proc_cpu_ms(pid);
+	if (stack_empty(s) || kill(pid, STACK_SIGNAL))
 		return "it ends just now";
 	s->asked = pid;
 	s->state = state;
@@ -198,8 +219,9 @@ void stack_take(struct rank_stack *s, struct str *out)
 	text[n > 0 ? n : 0] = '\0';
 	stack_pick(text, out);
 	free(text);
+	s->cpu_ms = stack_cpu_ms(s);
 	s->asked = 0;
-	if (ftruncate(s->fd, 0))
+	if (stack_empty(s))
 		stack_free(s); /* it cannot be used again */
 }
 

@@ -34,6 +34,8 @@ struct rank_stack {
 	char state;
 	off_t size;
 	unsigned looks, left;
+	/* of all answers before: bytes, time of a CPU; what ASKED had used until then */
+	uint64_t taken, cpu_ms, cpu_before_ms;
 };
 
 /* Where there is no memory for it, ranks go without. */
@@ -51,6 +53,9 @@ const char *stack_ask(struct rank_stack *s, pid_t pid, char state);
 bool stack_look(struct rank_stack *s);
 /* Append the answer, as in `dumped` of wire.def, and forget it. */
 void stack_take(struct rank_stack *s, struct str *out);
+/* What the rank has written because of us, and the time of a CPU that it took. */
+uint64_t stack_written(const struct rank_stack *s);
+uint64_t stack_cpu_ms(const struct rank_stack *s);
 
 /* Pure: of what faulthandler wrote, the main thread, as in `dumped`. */
 void stack_pick(const char *text, struct str *out);

@@ -356,7 +356,8 @@ const struct option option_table[] = {
 	  "on-hang", "BERTH_ON_HANG", CHOICE(lives.hang.on, on_hang_names),
 	  .help = "what is done about a rank that hangs",
 	  .text = "Choose what is done about a rank that hangs. report: one warning names it, says "
-		  "what it does and which ranks wait for it. The others also end it: it gets SIGABRT, "
+		  "what it does and which ranks wait for it, and --dump's text follows. The others "
+		  "also end it after that, unless it goes on meanwhile: it gets SIGABRT, "
 		  "at which Python prints where it is if PYTHONFAULTHANDLER is set (-x "
 		  "PYTHONFAULTHANDLER=1), and SIGCONT, and SIGKILL 2 seconds later; a rank in state T or D "
 		  "gets SIGKILL at once. It leaves no core. kill: the job ends with it. restart: all "

@@ -8,7 +8,7 @@
 #include "launcher/job/job.h"
 #include "launcher/job/rank_status.h"
 
-enum { DUMP_MS = 1500, ASKERS_MOST = 16 };
+enum { ASKERS_MOST = 16 };
 
 /* The answer about one rank, and its operations at the dump before. */
 struct dumped {

@@ -1,11 +1,13 @@
 /* dump.h - where all ranks are now, for --dump and Ctrl-\ twice: asks all agents, and
  * gives the text of dump_text.h to all that asked meanwhile.
  *
- * Agents have 1.5 s to answer: a rank of which nothing has come is shown as such. */
+ * Agents have DUMP_MS to answer: a rank of which nothing has come is shown as such. */
 #ifndef BERTH_LAUNCHER_JOB_DUMP_H
 #define BERTH_LAUNCHER_JOB_DUMP_H
 
 #include "common/wire.h"
+
+enum { DUMP_MS = 1500 };
 
 struct dump;
 struct host;

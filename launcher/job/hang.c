@@ -43,9 +43,17 @@ struct seen {
 	uint64_t others_late_ms; /* left out since others_ms */
 };
 
+/* Ranks that are to be ended, once it is known where all ranks are. */
+struct due {
+	struct hang_verdict is; /* why: HANG_NOT: none are */
+	uint64_t limit_ms, asked_ms;
+	char *dump; /* or NULL: agents are asked */
+};
+
 struct hang {
 	struct job *j;
-	struct event *timer;
+	struct event *timer, *late; /* late: DUE is done without a further look */
+	struct due due;
 	struct seen *seen;      /* of each rank */
 	struct hang_rank *rank; /* the same, for hang_judge() */
 	uint64_t now_ms;        /* of looks: see hang.h */
@@ -391,7 +399,8 @@ static void end_one(struct hang *g, uint32_t rank, enum hang_act act, const char
 	struct rank *r = &g->j->rank[rank];
 	struct host *h = &g->j->agents.host[g->j->plan.rank[rank].host];
 
-	if (r->state != RANK_RUNNING || h->state != HOST_UP)
+	if (r->state != RANK_RUNNING || h->state != HOST_UP ||
+	    g->seen[rank].life != r->starts + 1)
 		return;
 	r->hung = act;
 	free(r->hung_text);
@@ -403,16 +412,79 @@ static void end_one(struct hang *g, uint32_t rank, enum hang_act act, const char
 					  .life = r->starts + 1 }));
 }
 
+/* What is to be done if IS is so. */
+static enum hang_act find_act(const struct hang *g, const struct hang_verdict *is)
+{
+	struct job *j = g->j;
+	const struct hang_can can = {
+		.replace = is->why <= HANG_BUSY && phase_may_replace(j, is->rank),
+		.restart = phase_has_restart(j, clock_ms()),
+	};
+
+	return hang_act(&j->request->lives.hang, is->why, can);
+}
+
+/* Say it, with where all ranks are, and end those that hang. */
+static void hang_end(struct hang *g, const struct hang_verdict *is, uint64_t limit_ms,
+		     const char *dump)
+{
+	const enum hang_act act = find_act(g, is);
+	struct str why = { 0 };
+
+	add_why(g, is, limit_ms, &why);
+	hang_say(g, is, act, str_text(&why));
+	if (dump)
+		dump_print(g->j, dump);
+	for (uint32_t i = 0; act != HANG_REPORT && i < g->j->plan.np; i++)
+		if (g->rank[i].lives && (is->why > HANG_BUSY || i == is->rank))
+			end_one(g, i, act, str_text(&why));
+	str_free(&why);
+}
+
+static void due_drop(struct hang *g)
+{
+	event_del(g->late);
+	free(g->due.dump);
+	g->due = (struct due){ 0 };
+}
+
+static void due_do(struct hang *g)
+{
+	struct due due = g->due;
+
+	g->due = (struct due){ 0 };
+	event_del(g->late);
+	if (due.is.why && g->j->phase == JOB_RUN && !g->j->grace_signo)
+		hang_end(g, &due.is, due.limit_ms, due.dump);
+	free(due.dump);
+}
+
+static void hang_on_late(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	due_do(ctx);
+}
+
+/* One more look, if there is time for it. */
+static void hang_on_dump(void *ctx, const char *text)
+{
+	struct hang *g = ctx;
+	const uint64_t past_ms = clock_ms() - g->due.asked_ms;
+
+	if (!g->due.is.why || g->due.dump)
+		return; /* it went on meanwhile */
+	g->due.dump = xstrdup(text);
+	loop_after_ms(g->late, past_ms < DUMP_MS ? DUMP_MS - past_ms : 0);
+	if (past_ms < DUMP_MS)
+		loop_after_ms(g->timer, 0);
+}
+
 static void hang_do(struct hang *g, const struct hang_verdict *is, uint64_t limit_ms)
 {
 	struct job *j = g->j;
-	const bool one = is->why <= HANG_BUSY;
-	const struct hang_can can = {
-		.replace = one && phase_may_replace(j, is->rank),
-		.restart = phase_has_restart(j, clock_ms()),
-	};
-	const enum hang_act act = hang_act(&j->request->lives.hang, is->why, can);
-	struct str why = { 0 };
+	const enum hang_act act = find_act(g, is);
+	const bool dumps = j->account.dump && j->request->verbosity >= 0;
 
 	if (act == HANG_REPORT && g->said == is->why && g->said_rank == is->rank)
 		return; /* the same as before */
@@ -420,14 +492,24 @@ static void hang_do(struct hang *g, const struct hang_verdict *is, uint64_t limi
 	g->said_rank = is->rank;
 	if (act == HANG_LEAVE)
 		return;
-	add_why(g, is, limit_ms, &why);
-	hang_say(g, is, act, str_text(&why));
-	if (act == HANG_REPORT && j->account.dump && j->request->verbosity >= 0)
-		dump_ask(j->account.dump, dump_print, j);
-	for (uint32_t i = 0; act != HANG_REPORT && i < j->plan.np; i++)
-		if (g->rank[i].lives && (!one || i == is->rank))
-			end_one(g, i, act, str_text(&why));
-	str_free(&why);
+	if (act == HANG_REPORT || !dumps) {
+		hang_end(g, is, limit_ms, NULL);
+		if (dumps)
+			dump_ask(j->account.dump, dump_print, j);
+		return;
+	}
+	g->due =
+		(struct due){ .is = *is, .limit_ms = limit_ms, .asked_ms = clock_ms() };
+	dump_ask(j->account.dump, hang_on_dump, g);
+}
+
+/* Those that are due still hang, or not; the dump may be awaited. */
+static void due_look(struct hang *g)
+{
+	if (!hang_holds(g->rank, g->j->plan.np, g->due.limit_ms, g->due.is))
+		due_drop(g);
+	else if (g->due.dump)
+		due_do(g);
 }
 
 /* A rank that is told to end has not done so.  One that does not in END_MS never may:
@@ -479,7 +561,11 @@ static void hang_on_answers(void *ctx, struct rank_waits *waits)
 		g->seen[i].known = false; /* until its agent answers again */
 	if (g->j->phase != JOB_RUN || g->j->grace_signo || awaits_end(g))
 		return;
-	count_behind(g, waits, limit_ms);
+	count_behind(g, waits, g->due.is.why ? g->due.limit_ms : limit_ms);
+	if (g->due.is.why) {
+		due_look(g);
+		return;
+	}
 	is = hang_judge(g->rank, g->j->plan.np, limit_ms);
 	hang_do(g, &is, limit_ms);
 }
@@ -508,6 +594,7 @@ struct hang *hang_open(struct job *j)
 	g->seen = xcalloc(most, sizeof *g->seen);
 	g->rank = xcalloc(most, sizeof *g->rank);
 	g->timer = event_new(j->base, -1, 0, hang_on_timer, g);
+	g->late = event_new(j->base, -1, 0, hang_on_late, g);
 	rank_status_watch(j->serves.status, hang_on_answers, g);
 	loop_after_ms(g->timer, hang_interval(g));
 	return g;
@@ -517,7 +604,11 @@ void hang_free(struct hang *g)
 {
 	if (!g)
 		return;
+	if (g->j->account.dump)
+		dump_forget(g->j->account.dump, g);
 	event_free(g->timer);
+	event_free(g->late);
+	free(g->due.dump);
 	free(g->seen);
 	free(g->rank);
 	free(g);

@@ -1,5 +1,8 @@
 #include "launcher/job/hang_judge.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum {
 	PATIENCE = 5, /* limits, for a rank that works */
 	PAUSES = 20   /* longest pauses, that are the limit which is learnt */
@@ -131,6 +134,22 @@ struct hang_verdict hang_judge(const struct hang_rank *v, uint32_t np,
 	else if (is.why)
 		is.ms = is.why == HANG_CIRCLE ? PATIENCE * limit_ms : limit_ms;
 	return is;
+}
+
+bool hang_holds(const struct hang_rank *v, uint32_t np, uint64_t limit_ms,
+		struct hang_verdict was)
+{
+	struct hang_rank *all = xcalloc(np + 1, sizeof *all);
+	struct hang_verdict is;
+
+	memcpy(all, v, np * sizeof *all);
+	for (uint32_t i = 0; i < np; i++)
+		all[i].known = true;
+	is = hang_judge(all, np, limit_ms);
+	free(all);
+	if (!is.why || is.why > HANG_BUSY || was.why > HANG_BUSY)
+		return is.why > HANG_BUSY && was.why > HANG_BUSY;
+	return is.rank == was.rank;
 }
 
 enum hang_act hang_act(const struct hang_limit *limit, enum hang_why why,

@@ -4,6 +4,7 @@
 # shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
+load dump
 
 setup() {
 	cd "$T" || return
@@ -42,7 +43,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$RUNNER" --oversubscribe --stdin none --ki
 up() { [ "$(find . -maxdepth 1 -name 'up*' | wc -l)" = "$1" ]; }
 
 dumps() { # TEXT...
-	run -0 --separate-stderr "$RUNNER" --dump
+	run -0 --separate-stderr alone "$RUNNER" --dump
 	says "$@"
 }
 
@@ -74,24 +75,24 @@ same_python() { # PYTHON
 }
 
 @test "E_DUMP_NONE, E_DUMP_JOB, E_DUMP_SEVERAL, E_DUMP_SILENT: which job is meant" {
-	run -2 "$RUNNER" --dump
+	run -2 alone "$RUNNER" --dump
 	says "no job of yours runs on this machine"
 	hinted
 	begins 1 sh -c 'touch up0; exec sleep 100'
 	first=$(ls run/berth)
 	begins 1 sh -c 'touch up1; exec sleep 100'
-	run -2 "$RUNNER" --dump
+	run -2 alone "$RUNNER" --dump
 	says "several jobs run: " "${first:0:8}"
-	run -0 "$RUNNER" --dump="${first:0:12}"
+	run -0 alone "$RUNNER" --dump="${first:0:12}"
 	says "dump of job ${first:0:8}: 1 rank, 1 running" "no stack: it is not Python 3.8 or later"
-	run -2 "$RUNNER" --dump nosuch
+	run -2 alone "$RUNNER" --dump nosuch
 	says "no job 'nosuch' of yours"
 	# what a job that was killed left goes away
 	kill -KILL $job
 	wait
 	job=
 	[ "$(ls run/berth | wc -l)" = 2 ]
-	run -2 "$RUNNER" --dump
+	run -2 alone "$RUNNER" --dump
 	[ -z "$(ls run/berth)" ]
 	/usr/bin/python3 -c 'import socket
 s = socket.socket(socket.AF_UNIX)
@@ -102,7 +103,7 @@ c = s.accept()[0]
 c.recv(9)' &
 	job=$!
 	wait_for test -e up
-	run -2 "$RUNNER" --dump
+	run -2 alone "$RUNNER" --dump
 	says "job 0123 does not answer"
 }
 
@@ -151,7 +152,7 @@ $T/own/sitecustomize.py []" ]
 	run -0 "$RUNNER" -np 1 true
 	says "warning: --dump cannot find this job: it is no folder: '$T/run/berth'"
 	[ -z "$(ls elsewhere)" ]
-	run -2 "$RUNNER" --dump
+	run -2 alone "$RUNNER" --dump
 	says "it is no folder"
 	rm run/berth
 	mkdir -m 755 run/berth

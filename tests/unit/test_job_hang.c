@@ -1,5 +1,7 @@
 /* launcher/job/hang: what agents say of their ranks, and the end of one that hangs.
- * hang_judge.h, which decides, has a table of its own. */
+ * hang_judge.h, which decides, has a table of its own.
+ * takes_s: 2 */
+#include "launcher/job/dump.h"
 #include "launcher/job/hang.h"
 #include "launcher/job/rank_status.h"
 #include "tests/unit/job_rig.h"
@@ -9,8 +11,8 @@ enum { RANKS = 4, LIMIT_MS = 10000, LOOK_MS = LIMIT_MS / 10 };
 /* The message hung, as the agents got it. */
 static struct wire_hung told[RANKS_MOST];
 static size_t ntold;
-static uint32_t started; /* lives after the first */
-static bool uses_library;
+static uint32_t started;                            /* lives after the first */
+static bool uses_library, is_asked, answers = true; /* dump; its answers come */
 
 /* What the agents say at the next look. */
 static struct one {
@@ -27,6 +29,7 @@ static void hears(struct conn *c, const struct wire_frame *f)
 		ck_assert(!wire_unpack_hung(&told[ntold++], f->payload, f->n, NULL));
 	}
 	started += f->type == WIRE_start;
+	is_asked |= f->type == WIRE_dump;
 }
 
 static void run_four(const char *options)
@@ -35,7 +38,8 @@ static void run_four(const char *options)
 
 	quiet();
 	ntold = started = 0;
-	uses_library = true;
+	uses_library = answers = true;
+	is_asked = false;
 	rig_open(2, all);
 	free(all);
 	job_begin(&g.j);
@@ -90,6 +94,26 @@ static void say_all(size_t host)
 	SAYS(host, query_done, .epoch = g.j.epoch);
 }
 
+/* Where ranks are. */
+static void say_dumped_of(uint32_t first)
+{
+	is_asked = false;
+	for (uint32_t i = first; i < RANKS; i++)
+		SAYS(i / 2, dumped, .epoch = g.j.epoch, .rank = i, .pid = 7,
+		     .state = (unsigned char)rank[i].state, .wchan = "", .stack = "",
+		     .why = "");
+	turn();
+}
+
+/* Where all are; and the look that follows if one is to be ended. */
+static void say_dumped(void)
+{
+	say_dumped_of(0);
+	say_all(0);
+	say_all(1);
+	turn();
+}
+
 /* N looks, at which both agents answer. */
 static void looks(int n)
 {
@@ -99,6 +123,8 @@ static void looks(int n)
 		say_all(0);
 		say_all(1);
 		turn();
+		if (is_asked && answers)
+			say_dumped();
 	}
 }
 
@@ -266,6 +292,101 @@ START_TEST(a_pause_of_runner_is_no_time)
 	is_told(0, 0, 0);
 	looks(7);
 	is_told(1, 3, 1);
+	rig_close();
+}
+END_TEST
+
+/* ---- where they are, before one is ended ---- */
+
+/* RANK goes on in some way while agents are asked: it is left alone, and so are the
+ * others.  0: it does not. */
+static const struct {
+	char state;
+	bool waits;
+	uint32_t cpu_ms, kib;
+	bool ends;
+} meanwhile[] = { { 'S', false, 0, 0, true },
+		  { 'S', false, 1000, 0, false },
+		  { 'S', false, 0, 64, false },
+		  { 'S', true, 0, 0, false },
+		  { 'R', false, 0, 0, false } };
+
+START_TEST(one_that_goes_on_meanwhile)
+{
+	run_four("--hang-timeout 10");
+	rank[3].waits = false;
+	looks(10);
+	answers = false;
+	looks(1);
+	ck_assert(is_asked);
+	is_told(0, 0, 0);
+	rank[3].state = meanwhile[_i].state;
+	rank[3].waits = meanwhile[_i].waits;
+	rank[3].number += rank[3].waits;
+	rank[3].cpu_ms += meanwhile[_i].cpu_ms;
+	rank[3].kib += meanwhile[_i].kib;
+	now_ms += 100;
+	say_dumped();
+	is_told(meanwhile[_i].ends, 3, 1);
+	looks(1);
+	is_told(meanwhile[_i].ends, 3, 1);
+	rig_close();
+}
+END_TEST
+
+/* Stopped when agents were asked; 1: it goes on. */
+START_TEST(one_that_was_stopped)
+{
+	run_four("--hang-timeout 10");
+	rank[3].state = 'T';
+	looks(10);
+	answers = false;
+	looks(1);
+	is_told(0, 0, 0);
+	rank[3].state = _i ? 'S' : 'T';
+	say_dumped();
+	is_told(!_i, 3, 1);
+	rig_close();
+}
+END_TEST
+
+/* Agents do not say where the ranks are, and then not how they are. */
+START_TEST(no_dump_is_no_reprieve)
+{
+	const struct timespec nap = { 0, 10000000 };
+
+	run_four("--hang-timeout 10");
+	rank[3].state = 'T';
+	looks(10);
+	answers = false;
+	looks(1);
+	say_dumped_of(3);
+	is_told(0, 0, 0);
+	now_ms += DUMP_MS;
+	for (int i = 0; i < 500 && !ntold; i++) {
+		nanosleep(&nap, NULL);
+		turn();
+	}
+	is_told(1, 3, 1);
+	rig_close();
+}
+END_TEST
+
+/* It ends by itself, and starts again: that life is not meant. */
+START_TEST(one_that_ends_meanwhile)
+{
+	run_four("--hang-timeout 10 --restarts 2 --replace alone");
+	uses_library = false;
+	rank[3].state = 'T';
+	looks(10);
+	answers = false;
+	looks(1);
+	exits(g.agent[1], 1, 1);
+	deliver_all();
+	ck_assert_uint_eq(started, 1);
+	say_dumped();
+	is_told(0, 0, 0);
+	ck_assert_int_eq(g.j.phase, JOB_RUN);
 	rig_close();
 }
 END_TEST
@@ -454,6 +575,11 @@ int main(void)
 	tcase_add_test(c, a_wait_is_told_late);
 	tcase_add_test(c, one_stopped_beside_load);
 	tcase_add_test(c, one_that_ends_while_others_wait);
+	tcase_add_loop_test(c, one_that_goes_on_meanwhile, 0,
+			    sizeof meanwhile / sizeof *meanwhile);
+	tcase_add_loop_test(c, one_that_was_stopped, 0, 2);
+	tcase_add_test(c, no_dump_is_no_reprieve);
+	tcase_add_test(c, one_that_ends_meanwhile);
 	tcase_add_test(c, a_pause_of_runner_is_no_time);
 	tcase_add_loop_test(c, of_another_life, 2, 4);
 	tcase_add_test(c, twice_and_late);

@@ -139,6 +139,46 @@ START_TEST(judges)
 }
 END_TEST
 
+/* A verdict about NOW's rank, or about all, which was so before. */
+static const struct {
+	const char *now, *behind;
+	enum hang_why was;
+	int rank;
+	bool holds;
+} later[] = {
+	{ "wwwi", "3", HANG_IDLE, 3, true },
+	{ "wwwi", "3", HANG_IDLE, 2, false },
+	{ "wwwD", "3", HANG_IDLE, 3, true }, /* it sleeps elsewhere */
+	{ "wwws", "3", HANG_IDLE, 3, false },
+	{ "wwwq", "", HANG_IDLE, 3, false },
+	{ "wwwx", "", HANG_IDLE, 3, false },
+	{ "?wwi", "3", HANG_IDLE, 3, true }, /* as far as it is known */
+	{ "wwwt", "3", HANG_STOPPED, 3, false },
+	{ "iiii", "", HANG_SILENT, ALL, true },
+	{ "iiis", "", HANG_SILENT, ALL, false },
+	{ "WWWW", "", HANG_SILENT, ALL, true },
+	{ "wwwi", "3", HANG_MANY, ALL, false },
+	{ "wwii", "23", HANG_IDLE, 3, false },
+};
+
+START_TEST(holds)
+{
+	const struct hang_verdict was = { .why = later[_i].was,
+					  .rank = (uint32_t)later[_i].rank };
+	struct hang_rank v[RANKS];
+
+	for (int i = 0; i < RANKS; i++) {
+		v[i] = rank_of(later[_i].now[i]);
+		if (v[i].known)
+			v[i].behind = strchr(later[_i].behind, '0' + i) ? 2 : 0;
+		else /* as it was */
+			v[i] = rank_of('w'), v[i].known = false;
+	}
+	ck_assert_msg(hang_holds(v, RANKS, LIMIT, was) == later[_i].holds, "%s, %s",
+		      later[_i].now, later[_i].behind);
+}
+END_TEST
+
 static const struct {
 	bool given;
 	enum on_hang on;
@@ -199,6 +239,7 @@ int main(void)
 	int failed;
 
 	tcase_add_loop_test(t, judges, 0, sizeof cases / sizeof *cases);
+	tcase_add_loop_test(t, holds, 0, sizeof later / sizeof *later);
 	tcase_add_loop_test(t, acts, 0, sizeof deeds / sizeof *deeds);
 	tcase_add_test(t, limits);
 	suite_add_tcase(s, t);
