@@ -61,10 +61,11 @@ static void add_up(const struct ranks *r, const struct procs *all, const size_t 
 
 		if (u->state == 's') /* a shell without a child */
 			u->state = 'S';
-		/* What it does because of us is no work of its own. */
+		/* no work of its own is that which follows from a dump */
 		u->cpu_ms -= stack_cpu_ms(s);
 		u->bytes -= stack_written(s);
-		if (s->asked && s->asked == u->pid && u->state == 'R')
+		if ((s->asked && s->asked == u->pid && u->state == 'R') ||
+		    (r->v[k].tool.pid && r->v[k].tool.of == u->pid && u->state == 't'))
 			u->state = s->state;
 	}
 }

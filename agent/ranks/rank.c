@@ -735,6 +735,10 @@ void ranks_settle(struct ranks *r)
 void ranks_free(struct ranks *r)
 {
 	for (size_t i = 0; i < r->n; i++) {
+		struct str none = { 0 };
+
+		stack_tool_take(&r->v[i].tool, &none);
+		str_free(&none);
 		io_free_rank(&r->v[i].io);
 		io_log_free(&r->v[i].nccl);
 		timeline_free(&r->v[i].timeline);

@@ -27,6 +27,7 @@
 #include "agent/ranks/procs.h"
 #include "agent/ranks/spawn.h"
 #include "agent/ranks/stack.h"
+#include "agent/ranks/stack_tool.h"
 #include "agent/ranks/timeline.h"
 #include "agent/ranks/warm.h"
 #include "common/job.h"
@@ -56,6 +57,7 @@ struct rank {
 	struct io_log nccl; /* with JOB_NCCL_LOG */
 	struct rank_timeline timeline;
 	struct rank_stack stack;
+	struct stack_tool tool;
 };
 
 struct ranks {

@@ -228,11 +228,14 @@ void stack_take(struct rank_stack *s, struct str *out)
 /* `  File "a.py", line 3 in f` as `a.py:3 f`.  False: LINE is no frame. */
 static bool add_frame(struct str *out, const char *line, size_t n)
 {
-	static const char head[] = "  File \"", middle[] = "\", line ";
+	static const char head[] = "  File \"", middle[] = "\", line ",
+			  warm[] = "<berth warm>"; /* launcher/job/warm.py */
 	const char *name = line + sizeof head - 1, *end = line + n, *at, *in;
 
 	if (n < sizeof head || n > FRAME_MOST ||
 	    memcmp(line, head, sizeof head - 1) != 0)
+		return false;
+	if (!strncmp(name, warm, sizeof warm - 1))
 		return false;
 	at = memmem(name, (size_t)(end - name), middle, sizeof middle - 1);
 	if (!at)

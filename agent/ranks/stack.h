@@ -29,12 +29,15 @@ struct rank_stack {
 	int fd; /* if TEXT is not "" */
 	char text[48];
 	/* dump.h: the process that was asked, or 0; its state; bytes at the last look;
-	 * looks without more; looks until it is late */
-	pid_t asked;
+	 * looks without more; looks until it is late.  If it cannot be asked: why not,
+	 * and the process, until a tool has looked at it */
+	pid_t asked, mute;
+	const char *why;
+	char wchan[64]; /* before it was asked */
 	char state;
 	off_t size;
 	unsigned looks, left;
-	/* of all answers before: bytes, time of a CPU; what ASKED had used until then */
+	/* of all answers before: bytes, time of a CPU; what ASKED used before */
 	uint64_t taken, cpu_ms, cpu_before_ms;
 };
 
@@ -53,7 +56,7 @@ const char *stack_ask(struct rank_stack *s, pid_t pid, char state);
 bool stack_look(struct rank_stack *s);
 /* Append the answer, as in `dumped` of wire.def, and forget it. */
 void stack_take(struct rank_stack *s, struct str *out);
-/* What the rank has written because of us, and the time of a CPU that it took. */
+/* Bytes that the rank has written for dumps; time of a CPU that it took for them. */
 uint64_t stack_written(const struct rank_stack *s);
 uint64_t stack_cpu_ms(const struct rank_stack *s);
 

@@ -599,7 +599,10 @@ const struct option option_table[] = {
 		  "asked, whose runner must run here. A second dump says which ranks have gone on since "
 		  "the first: slow, or stuck. Ctrl-\\ twice within 2 s prints the same in runner's own "
 		  "terminal. The job goes on. A stack needs Python 3.8 or later, with site-packages; a "
-		  "rank that sets a handler of its own for signal 59 has none." },
+		  "rank that sets a handler of its own for signal 59 has none. Of other processes of "
+		  "this user py-spy (Python) or eu-stack tells it, which stops them for as long as it "
+		  "looks, 1 s at most: if it is in the PATH of the rank, where no other user can change "
+		  "it." },
 	{ "--trace-merge", "OUT", TOPIC_plan, OPTION_PRINTS | OPTION_FILE, NULL, NULL,
 	  .help = "make one timeline OUT of several trace files",
 	  .text = "Make one timeline OUT of the trace files that follow, on one clock: those of "

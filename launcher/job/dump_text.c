@@ -33,7 +33,7 @@ static size_t op_length(const char *op)
 }
 
 /* The innermost frame in STACK of the user's own code, which came with no package, nor
- * with Python or Berth; or the innermost one; "". */
+ * with Python, the C library or Berth; or the innermost one; "". */
 static const char *own_frame(const char *stack, size_t *n)
 {
 	static const char *const parts[] = { "site-packages/", "dist-packages/",
@@ -44,7 +44,7 @@ static const char *own_frame(const char *stack, size_t *n)
 		size_t i = 0;
 
 		*n = strcspn(p, "\n");
-		while (i < sizeof parts / sizeof *parts &&
+		while (i < sizeof parts / sizeof *parts && *p != '?' && *p != '.' &&
 		       !memmem(p, *n, parts[i], strlen(parts[i])))
 			i++;
 		if (i == sizeof parts / sizeof *parts)

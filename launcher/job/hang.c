@@ -412,7 +412,7 @@ static void end_one(struct hang *g, uint32_t rank, enum hang_act act, const char
 					  .life = r->starts + 1 }));
 }
 
-/* What is to be done if IS is so. */
+/* The act that follows from IS. */
 static enum hang_act find_act(const struct hang *g, const struct hang_verdict *is)
 {
 	struct job *j = g->j;
@@ -439,13 +439,6 @@ static void hang_end(struct hang *g, const struct hang_verdict *is, uint64_t lim
 		if (g->rank[i].lives && (is->why > HANG_BUSY || i == is->rank))
 			end_one(g, i, act, str_text(&why));
 	str_free(&why);
-}
-
-static void due_drop(struct hang *g)
-{
-	event_del(g->late);
-	free(g->due.dump);
-	g->due = (struct due){ 0 };
 }
 
 static void due_do(struct hang *g)
@@ -503,15 +496,6 @@ static void hang_do(struct hang *g, const struct hang_verdict *is, uint64_t limi
 	dump_ask(j->account.dump, hang_on_dump, g);
 }
 
-/* Those that are due still hang, or not; the dump may be awaited. */
-static void due_look(struct hang *g)
-{
-	if (!hang_holds(g->rank, g->j->plan.np, g->due.limit_ms, g->due.is))
-		due_drop(g);
-	else if (g->due.dump)
-		due_do(g);
-}
-
 /* A rank that is told to end has not done so.  One that does not in END_MS never may:
  * then the job ends. */
 static bool awaits_end(struct hang *g)
@@ -563,7 +547,10 @@ static void hang_on_answers(void *ctx, struct rank_waits *waits)
 		return;
 	count_behind(g, waits, g->due.is.why ? g->due.limit_ms : limit_ms);
 	if (g->due.is.why) {
-		due_look(g);
+		if (!hang_holds(g->rank, g->j->plan.np, g->due.limit_ms, g->due.is))
+			g->due.is.why = HANG_NOT;
+		if (g->due.dump || !g->due.is.why)
+			due_do(g);
 		return;
 	}
 	is = hang_judge(g->rank, g->j->plan.np, limit_ms);

@@ -64,8 +64,8 @@ struct hang_verdict {
 struct hang_verdict hang_judge(const struct hang_rank *v, uint32_t np,
 			       uint64_t limit_ms);
 
-/* WAS is still so: for the same rank, or for all.  A rank of which nothing is known this
- * time is taken to be as it was before. */
+/* WAS is still so: for the same rank, or for all.  A rank of which nothing is known
+ * this time is taken to be as it was before. */
 bool hang_holds(const struct hang_rank *v, uint32_t np, uint64_t limit_ms,
 		struct hang_verdict was);
 

@@ -15,6 +15,7 @@ BARE = set(sys.modules)  # what any program finds imported: no file beside it hi
 import array
 import ast
 import ctypes
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -424,6 +425,26 @@ def own_environment(entries):
         os.environb.pop(name, None)
 
 
+def own_stack():
+    """As agent/ranks/sitecustomize.py does where it finds the rank's variable."""
+    number, _, path = os.environ.get("BERTH_RANK_STACK", "").partition(":")
+    if not path:
+        return
+    try:
+        low = fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    except OSError:
+        return
+    try:
+        os.fstat(1000)
+    except OSError:
+        try:
+            fd = os.dup2(low, 1000, False)
+            os.close(low)
+        except OSError:
+            pass
+    faulthandler.register(int(number), fd, True, False)
+
+
 def adopted(agent, between):
     """Wait until process BETWEEN has ended: this one is a child of AGENT then, and ends with it."""
     while os.getppid() == between:
@@ -472,6 +493,7 @@ def become(control, words, fds, between):
         sys.modules["torch"].default_generator.seed()
     control.send(b"%d %d %d\0" % (local, os.getpid(), bind_errno))
     control.close()
+    own_stack()
 
 
 def rename():

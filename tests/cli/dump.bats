@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # takes_s: 3
-# more: folders of others, and ranks without a stack
+# more: folders of others, ranks without a stack, tools
 # shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
@@ -8,6 +8,7 @@ load dump
 
 setup() {
 	cd "$T" || return
+	tools=
 	mkdir -m 700 run
 	export XDG_RUNTIME_DIR=$T/run
 	cat > stuck.py <<- 'EOF'
@@ -28,6 +29,7 @@ teardown() {
 	local pid
 	for pid in $job; do kill -TERM "$pid" 2> /dev/null; done
 	wait
+	[ -z "$tools" ] || rm -rf "$tools"
 }
 
 # A job of which all ranks are up, as JOB.  Its SIGQUIT is not ignored, as that of others behind '&' is.
@@ -65,6 +67,16 @@ same_python() { # PYTHON
 	[ ! -x "$BUILD/venv/bin/python3" ] || same_python "$BUILD/venv/bin/python3"
 }
 
+# bats test_tags=all
+@test "--warm: ranks that are forked tell their stacks, too" {
+	begins 3 --warm /usr/bin/python3 stuck.py
+	dumps "  1 rank  [2]  stuck.py:3 next_batch" "  2 ranks  [0-1]  stuck.py:5 waits" "/stuck.py:3 next_batch
+    $T/stuck.py:9 main
+    $T/stuck.py:10 <module>"
+	silent_on "berth warm"
+	run ! grep "without --warm" out
+}
+
 @test "Ctrl-\\ twice within 2 s prints the same, and the job goes on" {
 	begins 4 /usr/bin/python3 stuck.py
 	kill -QUIT "$last"
@@ -78,7 +90,7 @@ same_python() { # PYTHON
 	run -2 alone "$RUNNER" --dump
 	says "no job of yours runs on this machine"
 	hinted
-	begins 1 sh -c 'touch up0; exec sleep 100'
+	begins 1 sh -c 'touch up0; PATH=/none exec /usr/bin/sleep 100'
 	first=$(ls run/berth)
 	begins 1 sh -c 'touch up1; exec sleep 100'
 	run -2 alone "$RUNNER" --dump
@@ -120,8 +132,9 @@ c.recv(9)' &
 		while True:
 		    time.sleep(1)
 	EOF
-	begins 4 sh -c 'case $RANK in 0) exec python3 catches.py;; 1) exec python3 -S catches.py;;
-		2) exec python3 -I catches.py;; *) python3 catches.py & kill -STOP $$;; esac'
+	begins 4 sh -c 'export PATH=/none; case $RANK in 0) exec /usr/bin/python3 catches.py;;
+		1) exec /usr/bin/python3 -S catches.py;; 2) exec /usr/bin/python3 -I catches.py;;
+		*) /usr/bin/python3 catches.py & kill -STOP $$;; esac'
 	dumps ": 4 ranks, 4 running" "  2 ranks  [1-2]  state S" "  rank 3 is stopped (state T)" \
 		"no stack: it is not Python 3.8 or later, or one without" "no stack: it does not answer"
 	[ -e caught ]
@@ -170,4 +183,64 @@ $T/own/sitecustomize.py []" ]
 	begins 4 --hang-timeout 0.5 --on-hang report /usr/bin/python3 stuck.py
 	wait_for grep -q "all ranks hang: none has used a CPU" out
 	wait_for grep -q "1 rank  \[2\]  stuck.py:3 next_batch" out
+}
+
+# A folder in PATH that nobody else can change: the tests' own may lie below /tmp.
+own_folder() {
+	tools=$(mktemp -d "$ROOT/build/tools.XXXXXX")
+	chmod 755 "$tools"
+	printf '#!/bin/sh\n%s\n' "$1" > "$tools/eu-stack"
+	chmod 755 "$tools/eu-stack"
+}
+
+# bats test_tags=all
+@test "eu-stack: where a program in C is" {
+	command -v eu-stack > /dev/null || skip "no eu-stack (package elfutils)"
+	cat > reads.c <<- 'EOF'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <unistd.h>
+		static int p[2];
+		__attribute__((noinline)) static int next_batch(void) { char c; return (int)read(p[0], &c, 1) + 1; }
+		__attribute__((noinline)) static int train(void) { return (int)sleep(100) + 1; }
+		int main(void)
+		{
+			char name[32];
+			snprintf(name, sizeof name, "up%s", getenv("RANK"));
+			if (pipe(p) || !fopen(name, "w")) return 1;
+			return *getenv("RANK") == '1' ? next_batch() : train();
+		}
+	EOF
+	gcc -g -O0 -o reads reads.c
+	begins 3 ./reads
+	dumps "  1 rank  [1]  reads.c:5 next_batch" "  2 ranks  [0,2]  reads.c:6 train" \
+		"/reads.c:5 next_batch
+    $T/reads.c:12 main"
+	run ! grep -q eu-stack /proc/[0-9]*/comm
+	dumps "  1 rank  [1]  reads.c:5 next_batch"
+}
+
+# bats test_tags=all
+@test "py-spy: a Python that does not load our file" {
+	spy=$(command -v py-spy || ls "$ROOT/build/venv/bin/py-spy" 2> /dev/null) || skip "no py-spy"
+	own_folder "exit 1"
+	ln -s "$spy" "$tools/py-spy"
+	PATH=$tools:$PATH begins 3 /usr/bin/python3 -I stuck.py
+	dumps "  1 rank  [2]  stuck.py:3 next_batch" "  2 ranks  [0-1]  stuck.py:5 waits" "/stuck.py:9 main"
+}
+
+# bats test_tags=all
+@test "a tool that takes long, or that another user could change: nothing of it is left" {
+	own_folder 'kill -STOP $7; exec /usr/bin/sleep 77'
+	begins 1 sh -c "touch up0; PATH=$tools exec /usr/bin/sleep 100"
+	begin=$(date +%s%N)
+	dumps "no stack: it is not Python 3.8 or later"
+	((($(date +%s%N) - begin) / 1000000 < 1500 * ${SLOW:-1}))
+	[ -z "$(pgrep -x -f '/usr/bin/sleep 77')" ]
+	rank=$(pgrep -x -f '/usr/bin/sleep 100')
+	grep -q "^State:	S" "/proc/$rank/status" # it was stopped, and goes on
+	chmod 777 "$tools"
+	printf '#!/bin/sh\ntouch %s/ran\n' "$T" > "$tools/eu-stack"
+	dumps "no stack: "
+	[ ! -e ran ]
 }

@@ -166,7 +166,7 @@ alike() { # STATUS [OPTION...] COMMAND...
 		}
 		for name, value in facts.items():
 		    print(os.environ["RANK"], name, value)
-		differs = r"BERTH_(JOB|AGENT)|MASTER_PORT|.*RUN_ID|.*ADDRESS(ES)?|.*backing_directory|PMIX_(NAMESPACE|.*(TMPDIR|URI.*))"
+		differs = r"BERTH_(JOB|AGENT|RANK_STACK)|PYTHONPATH|MASTER_PORT|.*RUN_ID|.*ADDRESS(ES)?|.*backing_directory|PMIX_(NAMESPACE|.*(TMPDIR|URI.*))"
 		for name in sorted(os.environ):
 		    print(os.environ["RANK"], name, "" if re.fullmatch(differs, name) else os.environ[name])
 	P

@@ -22,6 +22,11 @@ START_TEST(the_main_thread)
 	      "  File \"/a \", line 1/x.py\", line 88 in next\n"
 	      "  File \"<string>\", line 1 in <module>\n",
 	      "/a :1\n<string>:1 <module>\n");
+	/* of a warm rank, without what has begun the program */
+	picks("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 2 "
+	      "in a\n"
+	      "  File \"<berth warm>\", line 200 in run\n",
+	      "a.py:2 a\n");
 	/* another thread took the signal: the first one that Python made is the last */
 	picks("Thread 0x1 (most recent call first):\n  File \"b.py\", line 1 in b\n\n"
 	      "Thread 0x2 (most recent call first):\n  File \"a.py\", line 2 in a\n",
