@@ -760,5 +760,6 @@ void ranks_free(struct ranks *r)
 		event_free(r->hung);
 	if (r->dump)
 		event_free(r->dump);
+	late_free(&r->late);
 	*r = (struct ranks){ 0 };
 }

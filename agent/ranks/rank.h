@@ -78,6 +78,7 @@ struct ranks {
 	struct event *hung; /* hung.h; or NULL */
 	struct event *dump; /* dump.h; or NULL */
 	struct stack_hook stacks;
+	struct late late;
 	uint64_t kill_at_ms; /* TERMED: 0 for never */
 	/* RUN: `stop` has come and is delayed until then, for exits that are near */
 	uint64_t stop_delayed_ms;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,10 +89,16 @@ void stack_hook_open(struct stack_hook *h)
 {
 	const int fd = memfd_create("berth-python", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct str text = { 0 };
+	struct rlimit files;
 
 	*h = (struct stack_hook){ .fd = fd };
 	if (fd < 0)
 		return;
+	/* SIGXFSZ would end this agent here, or the rank that writes its stack. */
+	if (getrlimit(RLIMIT_FSIZE, &files) || files.rlim_cur < STACK_MOST) {
+		close(fd);
+		return;
+	}
 	add_archive(&text, agent_sitecustomize_py);
 	if (!file_write(fd, str_text(&text), text.len) &&
 	    !fcntl(fd, F_ADD_SEALS,

@@ -4,7 +4,9 @@
  * A look is the query that Ctrl-\ makes (rank_status.h); to that the agents also answer
  * what the kernel says of their ranks (`looked` of wire.def).  Time counts from look to
  * look, and a pause of runner itself, or of the network, counts as two looks: ranks
- * that were stopped together with runner do not hang.
+ * that were stopped together with runner do not hang.  Nor is it a rank's time in which
+ * it could run and had no CPU, up to 9 tenths: so beside load a hang is found later, at
+ * most 10 times.
  *
  * Before a rank is ended, all agents are asked where their ranks are (dump.h), and the
  * user sees that.  They have 1.5 s.  One more look follows: a rank that goes on

@@ -635,9 +635,8 @@ static bool is_kept_short(unsigned type)
 	       type == WIRE_modex_data || type == WIRE_publish || type == WIRE_lookup ||
 	       type == WIRE_unpublish || type == WIRE_event || type == WIRE_change ||
 	       type == WIRE_elastic || type == WIRE_looked || type == WIRE_dumped ||
-	       type == WIRE_rank_use ||
-	       type == WIRE_rank_ops || type == WIRE_large_ops ||
-	       type == WIRE_host_use || type == WIRE_gpu_use;
+	       type == WIRE_rank_use || type == WIRE_rank_ops ||
+	       type == WIRE_large_ops || type == WIRE_host_use || type == WIRE_gpu_use;
 }
 
 static void messages_on_frame(void *ctx, struct host *h, const struct wire_frame *f)

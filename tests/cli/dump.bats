@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# takes_s: 3
+# takes_s: 1
 # more: folders of others, ranks without a stack, tools
 # shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
@@ -141,6 +141,7 @@ c.recv(9)' &
 	kill -0 "$last"
 }
 
+# bats test_tags=all
 @test "the sitecustomize that ours hides runs, and its errors are said as before" {
 	mkdir own bad
 	echo 'print("mine ran")' > own/sitecustomize.py
@@ -179,6 +180,7 @@ $T/own/sitecustomize.py []" ]
 	}
 }
 
+# bats test_tags=all
 @test "the report of a hang holds the same" {
 	begins 4 --hang-timeout 0.5 --on-hang report /usr/bin/python3 stuck.py
 	wait_for grep -q "all ranks hang: none has used a CPU" out

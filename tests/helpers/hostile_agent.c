@@ -266,7 +266,7 @@ static void length_most(void)
 
 static void type_unknown(void)
 {
-	head(63, 10);
+	head(200, 10);
 	wait_forever();
 }
 
