@@ -1,50 +1,14 @@
 #include "launcher/job/dump_ask.h"
 
-#include <dirent.h>
 #include <poll.h>
-#include <stdbool.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/file.h"
-#include "launcher/job/dump_folder.h"
+#include "launcher/job/dump_name.h"
 
-enum { ANSWER_MS = 15000 };
-
-/* The jobs that were found. */
-struct found {
-	struct strv jobs;
-	int fd;         /* the connection to the last of them */
-	struct str why; /* a folder cannot be used */
-};
-
-static void find_in(struct found *f, const char *path, const char *job)
-{
-	const int at = dump_folder_open(path, false, &f->why);
-	DIR *dir = at < 0 ? NULL : fdopendir(dup(at));
-	struct dirent *d;
-
-	if (f->why.len)
-		str_addf(&f->why, ": '%s'", path);
-	while (dir && f->jobs.n < DUMP_JOBS_MOST && (d = readdir(dir))) {
-		int fd;
-
-		if (*d->d_name == '.' || strncmp(d->d_name, job, strlen(job)) != 0)
-			continue;
-		fd = dump_folder_dial(at, d->d_name);
-		if (fd < 0)
-			continue;
-		if (f->fd >= 0)
-			close(f->fd);
-		f->fd = fd;
-		strv_add(&f->jobs, d->d_name);
-	}
-	if (dir)
-		closedir(dir);
-	if (at >= 0)
-		close(at);
-}
+enum { ANSWER_MS = 15000, NAMED_MOST = 8 };
 
 /* Print what comes on FD.  Bytes, or -1: it is late. */
 static long copy_answer(int fd)
@@ -67,36 +31,37 @@ static long copy_answer(int fd)
 	return bytes;
 }
 
+/* Several jobs run. */
+static int ask_which(const struct strv *jobs, struct err *e)
+{
+	struct str list = { 0 };
+	int rc;
+
+	for (size_t i = 0; i < jobs->n && i < NAMED_MOST; i++)
+		str_addf(&list, "%s%.8s", i ? ", " : "", jobs->v[i]);
+	if (jobs->n > NAMED_MOST)
+		str_addf(&list, ",... (%zu jobs)", jobs->n);
+	rc = err_set(e, E_DUMP_SEVERAL, str_text(&list));
+	str_free(&list);
+	return rc;
+}
+
 int dump_ask_job(const char *job, struct err *e)
 {
-	struct found f = { .fd = -1 };
-	struct str list = { 0 };
-	int rc = 0;
+	struct strv jobs = { 0 };
+	int fd = -1, rc = 0;
 
-	for (int i = 0; i < DUMP_FOLDERS; i++) {
-		struct str path = { 0 };
-
-		if (dump_folder_path(&path, i))
-			find_in(&f, str_text(&path), job);
-		str_free(&path);
-	}
-	if (f.jobs.n > 1) {
-		for (size_t i = 0; i < f.jobs.n && i < 8; i++)
-			str_addf(&list, "%s%.8s", i ? ", " : "", f.jobs.v[i]);
-		if (f.jobs.n > 8)
-			str_addf(&list, ",... (%zu jobs)", f.jobs.n);
-		rc = err_set(e, E_DUMP_SEVERAL, str_text(&list));
-	} else if (!f.jobs.n) {
+	dump_name_list(&jobs, job);
+	if (jobs.n == 1)
+		fd = dump_name_dial(jobs.v[0]);
+	if (jobs.n > 1)
+		rc = ask_which(&jobs, e);
+	else if (fd < 0) /* none, or it has ended since */
 		rc = *job ? err_set(e, E_DUMP_JOB, job) : err_set(e, E_DUMP_NONE);
-		if (f.why.len)
-			err_hint(e, "%s", str_text(&f.why));
-	} else if (copy_answer(f.fd) <= 0) {
-		rc = err_set(e, E_DUMP_SILENT, f.jobs.v[0]);
-	}
-	if (f.fd >= 0)
-		close(f.fd);
-	strv_free(&f.jobs);
-	str_free(&f.why);
-	str_free(&list);
+	else if (copy_answer(fd) <= 0)
+		rc = err_set(e, E_DUMP_SILENT, jobs.v[0]);
+	if (fd >= 0)
+		close(fd);
+	strv_free(&jobs);
 	return rc;
 }

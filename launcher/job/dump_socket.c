@@ -8,9 +8,9 @@
 #include "common/buf.h"
 #include "common/loop.h"
 #include "launcher/job/dump.h"
-#include "launcher/job/dump_folder.h"
+#include "launcher/job/dump_name.h"
 
-enum { CALLERS_MOST = 8, CALLER_MS = 10000, TRIES = 3 };
+enum { CALLERS_MOST = 8, CALLER_MS = 10000 };
 
 struct caller {
 	struct dump_socket *s; /* NULL: none */
@@ -22,9 +22,8 @@ struct caller {
 
 struct dump_socket {
 	struct dump *d;
-	int folder, fd;
+	int fd;
 	struct event *event;
-	char *path, *name;
 	struct caller caller[CALLERS_MOST];
 };
 
@@ -114,49 +113,18 @@ static void socket_on_caller(evutil_socket_t listener, short what, void *ctx)
 	}
 }
 
-/* Another runner that ends may remove the folder between two of our steps. */
-static int socket_listen(struct dump_socket *s, struct str *why)
-{
-	for (int i = 0; i < DUMP_FOLDERS; i++) {
-		struct str path = { 0 };
-
-		for (int k = 0; k < TRIES && s->fd < 0; k++) {
-			path.len = 0;
-			why->len = 0;
-			if (!dump_folder_path(&path, i))
-				break;
-			s->folder = dump_folder_open(str_text(&path), true, why);
-			if (s->folder < 0)
-				continue;
-			s->fd = dump_folder_listen(s->folder, s->name);
-			if (s->fd < 0)
-				close(s->folder);
-		}
-		if (s->fd >= 0)
-			s->path = str_take(&path);
-		else if (why->len)
-			str_addf(why, ": '%s'", str_text(&path));
-		str_free(&path);
-		if (s->fd >= 0 || why->len)
-			return s->fd < 0; /* another user wants us elsewhere */
-	}
-	return -1;
-}
-
 struct dump_socket *dump_socket_open(struct dump *d, struct event_base *base,
-				     const char *job_id, struct str *why)
+				     const char *job_id)
 {
-	struct dump_socket *s = xcalloc(1, sizeof *s);
+	struct dump_socket *s;
+	const int fd = dump_name_listen(job_id);
 
-	s->d = d;
-	s->fd = -1;
-	s->name = xstrdup(job_id);
-	if (socket_listen(s, why)) {
-		free(s->name);
-		free(s);
+	if (fd < 0)
 		return NULL;
-	}
-	s->event = event_new(base, s->fd, EV_READ | EV_PERSIST, socket_on_caller, s);
+	s = xcalloc(1, sizeof *s);
+	s->d = d;
+	s->fd = fd;
+	s->event = event_new(base, fd, EV_READ | EV_PERSIST, socket_on_caller, s);
 	loop_watch(s->event);
 	return s;
 }
@@ -170,10 +138,5 @@ void dump_socket_free(struct dump_socket *s)
 			caller_close(&s->caller[i]);
 	event_free(s->event);
 	close(s->fd);
-	unlinkat(s->folder, s->name, 0);
-	close(s->folder);
-	dump_folder_leave(s->path);
-	free(s->path);
-	free(s->name);
 	free(s);
 }

@@ -202,7 +202,6 @@ static void write_timeline(struct job *j)
 
 void job_begin(struct job *j)
 {
-	struct str why = { 0 };
 	const struct request *r = j->request;
 	const bool runs = r->plan == PLAN_OFF && !r->check;
 	size_t logins = 0;
@@ -226,12 +225,11 @@ void job_begin(struct job *j)
 	if (runs) { /* it goes on if --dump cannot find it */
 		j->account.dump = dump_open(j);
 		j->account.door = dump_socket_open(j->account.dump, j->base,
-						   j->spec.job_id, &why);
+						   j->spec.job_id);
+		if (!j->account.door && r->verbosity >= 0)
+			report_note(j, "runner: warning: --dump cannot find this job: %s",
+				    strerror(errno));
 	}
-	if (why.len && r->verbosity >= 0)
-		report_note(j, "runner: warning: --dump cannot find this job: %s",
-			    str_text(&why));
-	str_free(&why);
 	for (size_t i = 0; i < j->agents.n; i++)
 		logins += job_needs(j, i) &&
 			  j->agents.host[i].transport == &transport_ssh;

@@ -1,16 +1,16 @@
 # dump.bash: runner --dump, for the suites about it.
 # shellcheck shell=bash
+# shellcheck disable=SC2034 # the suites use them
 
-# COMMAND sees the jobs below XDG_RUNTIME_DIR alone.  The other folder in which runner looks is one for all
-# suites that run at a time: where it cannot be hidden, none of them may run now.
-alone() { # COMMAND...
-	if unshare --mount true 2> /dev/null; then
-		# shellcheck disable=SC2016 # $ is for that shell
-		unshare --mount sh -c 'for i in 1 2 3; do
-				mkdir -p -m 700 "$0" && mount -t tmpfs -o mode=700 none "$0" 2> /dev/null && break
-			done
-			exec "$@"' "/tmp/berth-$(id -u)" "$@"
-	else
-		"$@"
-	fi
+# INSIDE: runner --dump sees the jobs of its network alone, and other suites have jobs: so those of this test
+# have a network of their own, if this user may make one.  NET is the process that keeps it.
+network_open() {
+	inside=() net=
+	unshare --net true 2> /dev/null || return 0
+	unshare --net sh -c 'ip link set lo up && echo up && exec sleep 300' > net.up 2> /dev/null 3>&- &
+	net=$!
+	wait_for test -s net.up
+	inside=(nsenter "--net=/proc/$net/ns/net")
 }
+
+network_close() { [ -z "$net" ] || kill "$net"; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # takes_s: 1
-# more: folders of others, ranks without a stack, tools
+# more: sockets of others, ranks without a stack, tools
 # shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
@@ -9,8 +9,7 @@ load dump
 setup() {
 	cd "$T" || return
 	tools=
-	mkdir -m 700 run
-	export XDG_RUNTIME_DIR=$T/run
+	network_open
 	cat > stuck.py <<- 'EOF'
 		import os, sys, threading, time
 		def next_batch():
@@ -28,6 +27,7 @@ setup() {
 teardown() {
 	local pid
 	for pid in $job; do kill -TERM "$pid" 2> /dev/null; done
+	network_close
 	wait
 	[ -z "$tools" ] || rm -rf "$tools"
 }
@@ -35,7 +35,7 @@ teardown() {
 # A job of which all ranks are up, as JOB.  Its SIGQUIT is not ignored, as that of others behind '&' is.
 begins() { # NP ARGUMENT...
 	rm -f up*
-	/usr/bin/python3 -c 'import os, signal, sys
+	"${inside[@]}" /usr/bin/python3 -c 'import os, signal, sys
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$RUNNER" --oversubscribe --stdin none --kill-grace 1 -np "$@" > out 2>&1 3>&- &
 	job+=" $!" last=$!
@@ -45,7 +45,7 @@ os.execv(sys.argv[1], sys.argv[1:])' "$RUNNER" --oversubscribe --stdin none --ki
 up() { [ "$(find . -maxdepth 1 -name 'up*' | wc -l)" = "$1" ]; }
 
 dumps() { # TEXT...
-	run -0 --separate-stderr alone "$RUNNER" --dump
+	run -0 --separate-stderr "${inside[@]}" "$RUNNER" --dump
 	says "$@"
 }
 
@@ -59,7 +59,6 @@ same_python() { # PYTHON
 	dumps "4 ranks, 4 running" # nobody has died of it
 	kill -TERM "$last"
 	wait "$last" || true
-	[ -z "$(ls run)" ]
 }
 
 @test "a rank that is elsewhere comes first, with its stack: two Pythons" {
@@ -87,36 +86,62 @@ same_python() { # PYTHON
 }
 
 @test "E_DUMP_NONE, E_DUMP_JOB, E_DUMP_SEVERAL, E_DUMP_SILENT: which job is meant" {
-	run -2 alone "$RUNNER" --dump
+	run -2 "${inside[@]}" "$RUNNER" --dump
 	says "no job of yours runs on this machine"
 	hinted
-	begins 1 sh -c 'touch up0; PATH=/none exec /usr/bin/sleep 100'
-	first=$(ls run/berth)
+	begins 1 sh -c 'echo $BERTH_JOB > up0; PATH=/none exec /usr/bin/sleep 100'
+	first=$(cat up0)
 	begins 1 sh -c 'touch up1; exec sleep 100'
-	run -2 alone "$RUNNER" --dump
+	run -2 "${inside[@]}" "$RUNNER" --dump
 	says "several jobs run: " "${first:0:8}"
-	run -0 alone "$RUNNER" --dump="${first:0:12}"
+	run -0 "${inside[@]}" "$RUNNER" --dump="${first:0:12}"
 	says "dump of job ${first:0:8}: 1 rank, 1 running" "no stack: it is not Python 3.8 or later"
-	run -2 alone "$RUNNER" --dump nosuch
+	run -2 "${inside[@]}" "$RUNNER" --dump nosuch
 	says "no job 'nosuch' of yours"
-	# what a job that was killed left goes away
-	kill -KILL $job
-	wait
+	kill -KILL $job # it leaves nothing
+	wait $job || true
 	job=
-	[ "$(ls run/berth | wc -l)" = 2 ]
-	run -2 alone "$RUNNER" --dump
-	[ -z "$(ls run/berth)" ]
-	/usr/bin/python3 -c 'import socket
-s = socket.socket(socket.AF_UNIX)
-s.bind("run/berth/0123")
-s.listen(1)
-open("up", "w").close()
-c = s.accept()[0]
-c.recv(9)' &
-	job=$!
-	wait_for test -e up
-	run -2 alone "$RUNNER" --dump
+	run -2 "${inside[@]}" "$RUNNER" --dump
+	says "no job of yours runs on this machine"
+	listens 0 0123
+	run -2 "${inside[@]}" "$RUNNER" --dump
 	says "job 0123 does not answer"
+}
+
+# Another program, of user UID, listens by a job's name.
+listens() { # UID ID
+	rm -f up
+	"${inside[@]}" /usr/bin/python3 -c 'import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+name = "\0berth-dump-%d-%s" % (os.geteuid(), sys.argv[2])
+if sys.argv[1] != "0":
+    os.setuid(int(sys.argv[1]))
+s.bind(name)
+s.listen(1)
+os.write(1, b"listens")
+c = s.accept()[0]
+c.recv(9)' "$@" > up 3>&- &
+	job+=" $!"
+	wait_for grep -q listens up
+}
+
+# bats test_tags=all
+@test "another user: neither finds our jobs by its socket, nor asks our job" {
+	[ "$(id -u)" = 0 ] || skip "only root can be another user"
+	listens 65534 0123
+	run -2 "${inside[@]}" "$RUNNER" --dump
+	says "no job of yours runs on this machine"
+	begins 1 sh -c 'echo $BERTH_JOB > up0; exec sleep 100'
+	ask='import os, socket, sys
+os.setuid(int(sys.argv[1]))
+s = socket.socket(socket.AF_UNIX)
+s.connect("\0berth-dump-0-" + sys.argv[2])
+s.send(b"dump\n")
+print(s.makefile().read())'
+	run "${inside[@]}" /usr/bin/python3 -c "$ask" 65534 "$(cat up0)"
+	silent_on "dump of job"
+	run -0 "${inside[@]}" /usr/bin/python3 -c "$ask" 0 "$(cat up0)"
+	says "dump of job"
 }
 
 # bats test_tags=all
@@ -156,28 +181,6 @@ $T/own/sitecustomize.py []" ]
 	# and one that is started without the agent
 	run -0 --separate-stderr "$RUNNER" --no-tag -np 1 sh -c 'env -u BERTH_RANK_STACK python3 -c "print(2)"'
 	[ "$output" = 2 ]
-}
-
-# bats test_tags=all
-@test "a folder of others: no socket, one warning, and the job runs" {
-	rmdir run/berth 2> /dev/null || true
-	mkdir -m 755 elsewhere
-	ln -s ../elsewhere run/berth
-	run -0 "$RUNNER" -np 1 true
-	says "warning: --dump cannot find this job: it is no folder: '$T/run/berth'"
-	[ -z "$(ls elsewhere)" ]
-	run -2 alone "$RUNNER" --dump
-	says "it is no folder"
-	rm run/berth
-	mkdir -m 755 run/berth
-	run -0 "$RUNNER" -np 1 true
-	says "other users may use it (mode 755)"
-	chmod 700 run/berth
-	[ "$(id -u)" != 0 ] || {
-		chown 65534 run/berth
-		run -0 "$RUNNER" -np 1 true
-		says "it belongs to another user (uid 65534)"
-	}
 }
 
 # bats test_tags=all

@@ -10,25 +10,26 @@ load dump
 setup() {
 	cd "$T" || return
 	[ "${SAN:-}" != 1 ] || skip "Python is built without the sanitizers"
-	mkdir -m 700 run
-	export XDG_RUNTIME_DIR=$T/run OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+	network_open
+	export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 	job=
 }
 
 teardown() {
 	[ -z "$job" ] || kill -TERM "$job" || true
+	network_close
 	wait
 }
 
 begins() { # NP ARGUMENT...
-	"$RUNNER" --oversubscribe --stdin none --kill-grace 1 --horovod -x OMP_NUM_THREADS -x PYTHONDONTWRITEBYTECODE \
+	"${inside[@]}" "$RUNNER" --oversubscribe --stdin none --kill-grace 1 --horovod -x OMP_NUM_THREADS -x PYTHONDONTWRITEBYTECODE \
 		-np "$@" > out 2>&1 3>&- &
 	job=$!
 }
 
 # A dump has all of TEXT.
 dumps() { # TEXT...
-	run alone "$RUNNER" --dump
+	run "${inside[@]}" "$RUNNER" --dump
 	says "$@" > lacks
 }
 
