@@ -174,6 +174,14 @@ void strv_env_set(struct strv *l, const char *name, const char *value)
 	l->v[i] = entry;
 }
 
+bool strv_has(const struct strv *l, const char *text)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (!strcmp(l->v[i], text))
+			return true;
+	return false;
+}
+
 const char *strv_env_get(const struct strv *l, const char *name)
 {
 	size_t i = env_find(l, name);

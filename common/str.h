@@ -52,6 +52,7 @@ struct strv {
 void strv_add(struct strv *l, const char *text); /* copies */
 void strv_take(struct strv *l, char *text);      /* takes over TEXT */
 void strv_free(struct strv *l);
+bool strv_has(const struct strv *l, const char *text);
 /* Environment lists, "NAME=VALUE" each.  set replaces or adds; get returns the value
  * inside the list, or NULL. */
 void strv_env_set(struct strv *l, const char *name, const char *value);

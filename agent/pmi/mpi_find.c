@@ -15,14 +15,6 @@ static bool is_one_of(const char *name, const char *const *patterns, size_t n)
 	return false;
 }
 
-static bool find_has(const struct strv *list, const char *name)
-{
-	for (size_t i = 0; i < list->n; i++)
-		if (!strcmp(list->v[i], name))
-			return true;
-	return false;
-}
-
 /* ---- what a program needs ---- */
 
 /* The C library, the compiler's, and ours: none of them loads an MPI. */
@@ -78,7 +70,7 @@ static bool needs_fortran_of_openmpi(const struct elf *e)
 
 static enum mpi_need need_of(const struct elf *e)
 {
-	if (find_has(&e->needed, openmpi) || find_has(&e->needed, libpmix) ||
+	if (strv_has(&e->needed, openmpi) || strv_has(&e->needed, libpmix) ||
 	    needs_fortran_of_openmpi(e))
 		return MPI_NEED_PMIX;
 	if (!e->needed.n) /* a static program has an MPI inside, perhaps */
@@ -218,7 +210,7 @@ void mpi_find_libpmix(struct strv *out, const char *program, const char *chosen,
 			add_for_libmpi(out, libmpi);
 		free(libmpi);
 	}
-	if (find_has(&e.needed, libpmix))
+	if (strv_has(&e.needed, libpmix))
 		add_from_folders(out, &e.folders);
 	elf_free(&e);
 	while (library_path && *library_path) {

@@ -78,13 +78,10 @@ static int yes_or_no(const char *value, struct err *e)
 /* Take over NOTE, unless it is there. */
 static void values_add_note(struct strv *notes, char *note)
 {
-	for (size_t i = 0; i < notes->n; i++) {
-		if (strcmp(notes->v[i], note))
-			continue;
+	if (strv_has(notes, note))
 		free(note);
-		return;
-	}
-	strv_take(notes, note);
+	else
+		strv_take(notes, note);
 }
 
 void value_ignored(const struct setting *s, const char *subject, const char *why)

@@ -32,8 +32,8 @@ int dump_name_listen(const char *job_id)
 	socklen_t bytes;
 	const int fd = socket_of(&a, &bytes, job_id);
 
-	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, bytes) ||
-			listen(fd, CALLERS_WAIT))) {
+	if (fd >= 0 &&
+	    (bind(fd, (struct sockaddr *)&a, bytes) || listen(fd, CALLERS_WAIT))) {
 		close(fd); /* keeps errno */
 		return -1;
 	}
@@ -56,30 +56,20 @@ int dump_name_dial(const char *job_id)
 	return -1;
 }
 
-/* Each connection has a line with that name, too. */
-static bool has(const struct strv *jobs, const char *job_id)
-{
-	for (size_t i = 0; i < jobs->n; i++)
-		if (!strcmp(jobs->v[i], job_id))
-			return true;
-	return false;
-}
-
 void dump_name_list(struct strv *jobs, const char *prefix)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
 	char name[sizeof((struct sockaddr_un *)NULL)->sun_path + 1] = "@", *line = NULL;
 	const size_t begin = 1 + name_of(name + 1, sizeof name - 1, "");
 	size_t room = 0;
-	ssize_t n;
 
-	while (f && jobs->n < DUMP_JOBS_MOST && (n = getline(&line, &room, f)) > 0) {
+	while (f && jobs->n < DUMP_JOBS_MOST && getline(&line, &room, f) > 0) {
 		const char *at = strstr(line, name);
 		int fd;
 
 		line[strcspn(line, "\n")] = '\0';
 		if (!at || strncmp(at + begin, prefix, strlen(prefix)) != 0 ||
-		    has(jobs, at + begin))
+		    strv_has(jobs, at + begin)) /* connections have that name, too */
 			continue;
 		fd = dump_name_dial(at + begin);
 		if (fd >= 0) {

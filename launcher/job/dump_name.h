@@ -8,7 +8,7 @@
 
 #include "common/str.h"
 
-/* What a caller sends to get a dump; else it only looks. */
+/* A caller that does not send this only looks whether the job runs. */
 #define DUMP_WORD "dump\n"
 
 enum { DUMP_JOBS_MOST = 256 };

@@ -224,10 +224,11 @@ void job_begin(struct job *j)
 	}
 	if (runs) { /* it goes on if --dump cannot find it */
 		j->account.dump = dump_open(j);
-		j->account.door = dump_socket_open(j->account.dump, j->base,
-						   j->spec.job_id);
+		j->account.door =
+			dump_socket_open(j->account.dump, j->base, j->spec.job_id);
 		if (!j->account.door && r->verbosity >= 0)
-			report_note(j, "runner: warning: --dump cannot find this job: %s",
+			report_note(j,
+				    "runner: warning: --dump cannot find this job: %s",
 				    strerror(errno));
 	}
 	for (size_t i = 0; i < j->agents.n; i++)

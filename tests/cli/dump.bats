@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # takes_s: 1
 # more: sockets of others, ranks without a stack, tools
-# shellcheck disable=SC2012,SC2016,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
+# shellcheck disable=SC2016,SC2030,SC2031,SC2086,SC2154 # $ is for the ranks' shells; bats sets output
 # runner --dump, and Ctrl-\ twice: where all ranks of a running job are.
 load common
 load dump

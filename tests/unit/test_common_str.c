@@ -74,7 +74,9 @@ START_TEST(list_owns_its_strings)
 
 	strv_add(&l, text);
 	text[0] = 'X';
+	ck_assert(!strv_has(&l, "two"));
 	strv_take(&l, xstrdup("two"));
+	ck_assert(strv_has(&l, "two"));
 	ck_assert_uint_eq(l.n, 2);
 	ck_assert_str_eq(l.v[0], "one");
 	ck_assert_str_eq(l.v[1], "two");
