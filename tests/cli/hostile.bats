@@ -28,7 +28,7 @@ hostile() { # ACT...
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
 		gone-untold credit-flood credit-steps asks-on stalls-on fences-on quiet clocks \
 		change-foreign change-number changes-on \
-		looked-long looked-epoch looked-on looked-life
+		looked-long looked-epoch looked-on looked-life dumped-foreign dumped-nasty
 }
 
 @test "a hostile agent that asks for names, gives bytes to exchange and tells events without end" {

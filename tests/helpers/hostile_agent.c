@@ -733,6 +733,25 @@ static void looked_life(void)
 	}
 }
 
+static void dumped_foreign(void)
+{
+	SAY(dumped, job.epoch, 1 - job.ranks[0], 1, 'S', "", "a.py:1 f\n", "");
+	wait_forever();
+}
+
+/* Its rank is stopped, so it is asked where that is; it tells it twice, and before. */
+static void dumped_nasty(void)
+{
+	for (;;) {
+		await(WIRE_query);
+		looked(job.epoch, 1, 0);
+		SAY(query_done, job.epoch);
+		for (int i = 0; i < 2; i++)
+			SAY(dumped, job.epoch, job.ranks[0], 1, 0x1b, "\033]0;owned\a",
+			    "\n\n\033]0;owned\a:1 \033[2J\nno line", "\033[2J");
+	}
+}
+
 /* What a background child may do: no fault. */
 static void output_after(void)
 {
@@ -959,6 +978,8 @@ static const struct {
 	{ "looked-epoch", RUNNING, looked_epoch },
 	{ "looked-on", RUNNING, looked_on },
 	{ "looked-life", RUNNING, looked_life },
+	{ "dumped-foreign", RUNNING, dumped_foreign },
+	{ "dumped-nasty", RUNNING, dumped_nasty },
 	{ "credit-flood", RUNNING, credit_flood },
 	{ "credit-steps", RUNNING, credit_steps },
 	{ "deaf", RUNNING, deaf },
