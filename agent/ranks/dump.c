@@ -6,7 +6,11 @@
 #include "common/file.h"
 #include "common/loop.h"
 
-enum { LOOK_MS = 10, DUMP_LOOKS = 50, TOOL_LOOKS = 100, TOOLS_MOST = 8 };
+enum {
+	LOOK_MS = 10,
+	ANSWER_MS = 1000, /* runner waits for 1,500 */
+	TOOLS_MOST = 8
+};
 
 static void say_dumped(const struct ranks *r, const struct rank *one, pid_t pid,
 		       char state, const char *stack, const char *why)
@@ -24,7 +28,7 @@ static void say_dumped(const struct ranks *r, const struct rank *one, pid_t pid,
 static bool look_by_tool(const struct ranks *r, struct rank *one, struct str *stack)
 {
 	struct rank_stack *s = &one->stack;
-	const bool in_time = s->left-- && one->state == RANK_RUNNING;
+	const bool in_time = clock_ms() < s->until_ms && one->state == RANK_RUNNING;
 	size_t running = 0;
 
 	for (size_t i = 0; i < r->n; i++)
@@ -59,7 +63,7 @@ static void dump_on_timer(evutil_socket_t fd, short what, void *ctx)
 			waits |= one->stack.mute && !look_by_tool(r, one, &stack);
 			continue;
 		}
-		if (!stack_look(&one->stack) && one->stack.left-- &&
+		if (!stack_look(&one->stack) && clock_ms() < one->stack.until_ms &&
 		    one->state == RANK_RUNNING) {
 			waits = true;
 			continue;
@@ -87,7 +91,7 @@ static void begin_one(const struct ranks *r, struct rank *one,
 	if (file_start(path, s->wchan, sizeof s->wchan) < 0 || !strcmp(s->wchan, "0"))
 		*s->wchan = '\0';
 	s->why = stack_ask(s, use->pid, use->state);
-	s->left = DUMP_LOOKS;
+	s->until_ms = clock_ms() + ANSWER_MS;
 	if (!s->why)
 		return;
 	if (use->state != 'S' && use->state != 'R' && use->state != 'I') {
@@ -96,7 +100,6 @@ static void begin_one(const struct ranks *r, struct rank *one,
 	}
 	s->mute = use->pid;
 	s->state = use->state;
-	s->left = TOOL_LOOKS;
 }
 
 void dump_begin(struct ranks *r)

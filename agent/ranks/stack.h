@@ -29,14 +29,15 @@ struct rank_stack {
 	int fd; /* if TEXT is not "" */
 	char text[48];
 	/* dump.h: the process that was asked, or 0; its state; bytes at the last look;
-	 * looks without more; looks until it is late.  If it cannot be asked: why not,
-	 * and the process, until a tool has looked at it */
+	 * looks without more; when it is late, by clock_ms().  If it cannot be asked:
+	 * why not, and the process, until a tool has looked at it */
 	pid_t asked, mute;
 	const char *why;
 	char wchan[64]; /* before it was asked */
 	char state;
 	off_t size;
-	unsigned looks, left;
+	unsigned looks;
+	uint64_t until_ms;
 	/* of all answers before: bytes, time of a CPU; what ASKED used before */
 	uint64_t taken, cpu_ms, cpu_before_ms;
 };

@@ -218,7 +218,7 @@ own_folder() {
 	EOF
 	gcc -g -O0 -o reads reads.c
 	begins 3 ./reads
-	dumps "  1 rank  [1]  reads.c:5 next_batch" "  2 ranks  [0,2]  reads.c:6 train" \
+	wait_for dumps "  1 rank  [1]  reads.c:5 next_batch" "  2 ranks  [0,2]  reads.c:6 train" \
 		"/reads.c:5 next_batch
     $T/reads.c:12 main"
 	run ! grep -q eu-stack /proc/[0-9]*/comm
