@@ -69,6 +69,7 @@ struct agent {
 	struct warm *warm; /* for later epochs, too; NULL: none yet */
 	struct gpu_check check;
 	struct monitor monitor;
+	struct trial *health;        /* --health-check; or NULL */
 	struct job_check *job_check; /* --check, while it runs; or NULL */
 
 	bool done; /* leave */

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/health.h"
 #include "agent/pmi/pmix_folder.h"
 #include "agent/ranks/dump.h"
 #include "agent/ranks/hung.h"
@@ -94,6 +95,7 @@ static int on_job(struct agent *a, const struct wire_frame *f, struct err *e)
 		wire_free_job(&m);
 		return err_set(e, E_WIRE, "malformed 'job' message");
 	}
+	health_end(a);
 	a->job = xmalloc(sizeof *a->job);
 	*a->job = m;
 	a->epoch = m.epoch;
@@ -277,6 +279,7 @@ int agent_take(struct agent *a, const struct wire_frame *f, struct err *e)
 		WIRE_TAKE(resume, a->stream.suspended = false)
 		WIRE_TAKE(heartbeat, beat.echo_ns = m.clock_ns;
 			  wire_pack_heartbeat(&a->stream.out, &beat))
+		WIRE_TAKE(health, rc = health_begin(a, &m, e))
 		WIRE_TAKE(sweep, rc = on_sweep(a, m.job_id, e))
 		WIRE_TAKE(shutdown, a->done = true)
 	default:

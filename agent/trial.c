@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -15,6 +16,7 @@ enum { SAID_MAX = 65536 }; /* of what it prints, the last bytes */
 
 struct trial {
 	struct agent *a;
+	pid_t group; /* 0: all descendants of the agent */
 	int out;
 	struct event *readable, *late;
 	struct str said;
@@ -34,12 +36,33 @@ static void trial_close(struct trial *t)
 	t->out = -1;
 }
 
-/* Its cgroup is not killed: Linux 6.18 kills each process that begins in one
- * after that, as the next trial does. */
+const char *trial_last_line(struct trial *t)
+{
+	size_t n = strlen(str_text(&t->said));
+	const char *from;
+
+	while (n && t->said.s[n - 1] == '\n')
+		t->said.s[--n] = '\0';
+	from = n ? memrchr(t->said.s, '\n', n) : NULL;
+	return from ? from + 1 : str_text(&t->said);
+}
+
+/* Nothing of it is left.  The cgroup of a rank's is not killed: Linux 6.18 kills each
+ * process that begins in one after that, as the next trial does. */
+static void trial_kill(const struct trial *t)
+{
+	siginfo_t info;
+
+	if (!t->group)
+		procs_sweep_tree(SIGKILL);
+	else if (!waitid(P_PID, (id_t)t->group, &info, WEXITED | WNOHANG | WNOWAIT))
+		kill(-t->group, SIGKILL); /* its number is no other's yet */
+}
+
 static void trial_finish(struct trial *t, enum trial_end end, const char *text)
 {
 	trial_close(t);
-	procs_sweep_tree(SIGKILL); /* nothing of it is left */
+	trial_kill(t);
 	t->done(t->ctx, end, text);
 }
 
@@ -60,10 +83,7 @@ static void trial_on_readable(evutil_socket_t fd, short what, void *arg)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		while (t->said.len && t->said.s[t->said.len - 1] == '\n')
-			t->said.s[--t->said.len] = '\0';
-		from = t->said.len ? memrchr(t->said.s, '\n', t->said.len) : NULL;
-		trial_finish(t, TRIAL_SILENT, from ? from + 1 : str_text(&t->said));
+		trial_finish(t, TRIAL_SILENT, trial_last_line(t));
 		return;
 	}
 	if (t->said.len > SAID_MAX)
@@ -113,7 +133,6 @@ static int trial_spawn(struct agent *a, wire_strv words, int out, struct err *e)
 struct trial *trial_start(struct agent *a, wire_strv words, uint32_t timeout_ms,
 			  trial_done *done, void *ctx, struct err *e)
 {
-	struct trial *t;
 	int p[2], rc;
 
 	if (pipe2(p, O_CLOEXEC)) {
@@ -126,8 +145,17 @@ struct trial *trial_start(struct agent *a, wire_strv words, uint32_t timeout_ms,
 		close(p[0]);
 		return NULL;
 	}
-	t = xcalloc(1, sizeof *t);
-	*t = (struct trial){ .a = a, .out = p[0], .done = done, .ctx = ctx };
+	return trial_await(a, 0, p[0], timeout_ms, done, ctx);
+}
+
+struct trial *trial_await(struct agent *a, pid_t pid, int out, uint32_t timeout_ms,
+			  trial_done *done, void *ctx)
+{
+	struct trial *t = xcalloc(1, sizeof *t);
+
+	*t = (struct trial){
+		.a = a, .group = pid, .out = out, .done = done, .ctx = ctx
+	};
 	fcntl(t->out, F_SETFL, O_NONBLOCK);
 	t->readable =
 		event_new(a->base, t->out, EV_READ | EV_PERSIST, trial_on_readable, t);
@@ -141,6 +169,8 @@ void trial_free(struct trial *t)
 {
 	if (!t)
 		return;
+	if (t->group && t->out >= 0)
+		trial_kill(t);
 	trial_close(t);
 	str_free(&t->said);
 	free(t);

@@ -20,7 +20,7 @@
 #ifndef BERTH_VERSION /* tests build an agent of another version */
 #define BERTH_VERSION "0.2.0"
 #endif
-enum { WIRE_VERSION = 30 };
+enum { WIRE_VERSION = 31 };
 
 /* First bytes of the agent's side. */
 #define WIRE_MAGIC "\0berth1\n"

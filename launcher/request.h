@@ -97,6 +97,7 @@ struct reach {
 	bool no_push;
 	long start_timeout_ms;
 	long host_timeout_ms; /* without a message */
+	char *health;         /* --health-check, or NULL */
 };
 
 /* How the output of the ranks is shown, and where it is kept. */

@@ -273,6 +273,15 @@ const struct option option_table[] = {
 	  .help = "give up a host silent for TIME (60)",
 	  .text = "Give up a host that sends nothing for TIME; the exit status is then 241. The "
 		  "default is 60 seconds." },
+	{ "--health-check", "COMMAND", TOPIC_hosts, OPTION_FILE,
+	  "health-check", "BERTH_HEALTH_CHECK", TEXT(reach.health),
+	  .help = "ranks start on hosts where COMMAND ends with 0",
+	  .text = "Run COMMAND with /bin/sh on each host before ranks start there: at the start, after "
+		  "a restart of all ranks, and on a host that comes later. If it ends with another status "
+		  "than 0, or runs longer than --start-timeout, that host counts as lost: the job ends, "
+		  "or with --min-np or --spares goes to other hosts, and tries that one again as "
+		  "--host-cooldown says. The error shows the last line that it printed. It runs in the "
+		  "working directory and environment of the first rank there, unbound and with all GPUs." },
 	{ "--spares", "N", TOPIC_hosts, 0,
 	  "spares", "BERTH_SPARES", NUMBER(growing.spares, 1, 65536),
 	  .help = "keep the agents of N unused hosts up",

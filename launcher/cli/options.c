@@ -65,6 +65,7 @@ void options_free(struct request *r)
 	for (size_t i = 0; i < REPORT_FORMS; i++)
 		free(r->insight.report[i]);
 	free(r->insight.timeline.file);
+	free(r->reach.health);
 	free(r->growing.script);
 	strv_free(&r->topology);
 	strv_free(&r->topology_host);

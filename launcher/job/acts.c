@@ -11,6 +11,7 @@
 #include "launcher/job/forget.h"
 #include "launcher/job/growth.h"
 #include "launcher/job/hang.h"
+#include "launcher/job/health.h"
 #include "launcher/job/job_plan.h"
 #include "launcher/job/job_spec.h"
 #include "launcher/job/messages.h"
@@ -502,8 +503,12 @@ static void acts_restart(struct job *j)
 		j->refused = true;
 		return;
 	}
-	for (size_t i = 0; i < j->agents.n; i++)
-		phase_host(j, i, RUN_EV_EPOCH);
+	for (size_t i = 0; i < j->agents.n; i++) {
+		const bool is_old = j->run[i].phase == RUN_CLEARED;
+
+		if (phase_host(j, i, RUN_EV_EPOCH) && is_old)
+			health_ask(j, &j->agents.host[i]);
+	}
 	acts_forget_ranks(j);
 	plan_free(&j->plan);
 	j->plan = next;

@@ -46,8 +46,8 @@ static void try_hosts(struct job *j)
 	uint32_t spares = 0; /* hosts whose agents listen, or start, without ranks */
 
 	for (size_t i = 0; i < j->agents.n; i++)
-		spares += !job_needs(j, i) && (j->run[i].phase == RUN_STARTING ||
-					       j->run[i].phase == RUN_PLACING);
+		spares += !job_needs(j, i) && j->run[i].phase >= RUN_STARTING &&
+			  j->run[i].phase <= RUN_PLACING;
 	for (size_t i = 0; i < j->agents.n; i++) {
 		struct host_run *run = &j->run[i];
 		struct host *h = &j->agents.host[i];

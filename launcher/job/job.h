@@ -39,7 +39,8 @@ enum job_phase {
 enum host_phase {
 	RUN_NONE,     /* no agent was asked for; in the table: that cannot be */
 	RUN_STARTING, /* no hello yet */
-	RUN_PLACING,  /* its agent listens */
+	RUN_TRYING,   /* its agent listens; --health-check runs */
+	RUN_PLACING,  /* it may have ranks */
 	RUN_PLACED,   /* each of its ranks has a berth */
 	RUN_CHECKED,  /* it sent check_done */
 	RUN_STOPPED,  /* it acknowledged a `stop` of this epoch */

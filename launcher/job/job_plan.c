@@ -60,7 +60,8 @@ static bool is_out(const struct job *j, size_t host, bool up)
 	const struct host *h = &j->agents.host[host];
 
 	return h->state == HOST_LOST || j->run[host].unkillable ||
-	       j->run[host].unnamed || (up && h->state != HOST_UP);
+	       j->run[host].unnamed ||
+	       (up && (h->state != HOST_UP || j->run[host].phase == RUN_TRYING));
 }
 
 /* The slots of each host as numbers. */

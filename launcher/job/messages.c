@@ -9,6 +9,7 @@
 #include "launcher/job/fence.h"
 #include "launcher/job/growth.h"
 #include "launcher/job/hang.h"
+#include "launcher/job/health.h"
 #include "launcher/job/host_map.h"
 #include "launcher/job/monitor.h"
 #include "launcher/job/mpi.h"
@@ -23,6 +24,7 @@ static void messages_on_hello(void *ctx, struct host *h)
 	struct job *j = ctx;
 
 	phase_host(j, job_index(j, h), RUN_EV_HELLO);
+	health_ask(j, h);
 	growth_look(j);
 	events_begin(j->events, "host up");
 	events_text(j->events, "host", h->name);
@@ -617,6 +619,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 		TAKE_JOB(looked, hang_looked(j->serves.hang, h, &m))
 		TAKE_JOB(missing_request,
 			 rank_status_missing_request(j->serves.status, h, &m))
+		TAKE(healthy, health_take(j, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
 		TAKE(terminate, on_terminate(j))
 	default:

@@ -113,8 +113,14 @@ static const enum host_phase hosts[RUN_PHASES][RUN_EVENTS] = {
 		[RUN_EV_START]    = RUN_STARTING,
 	},
 	[RUN_STARTING] = {
-		[RUN_EV_HELLO]    = RUN_PLACING,
+		[RUN_EV_HELLO]    = RUN_TRYING,
 		[RUN_EV_LOST]     = RUN_GONE,
+	},
+	[RUN_TRYING] = {
+		[RUN_EV_HEALTHY]  = RUN_PLACING,
+		[RUN_EV_LEAVE]    = RUN_LEAVING,
+		[RUN_EV_LOST]     = RUN_GONE,
+		[RUN_EV_EPOCH]    = RUN_TRYING,
 	},
 	[RUN_PLACING] = {
 		[RUN_EV_PLACED]   = RUN_PLACED,
@@ -143,7 +149,7 @@ static const enum host_phase hosts[RUN_PHASES][RUN_EVENTS] = {
 		[RUN_EV_STOP_ACK] = RUN_CLEARED,
 		[RUN_EV_LEAVE]    = RUN_LEAVING,
 		[RUN_EV_LOST]     = RUN_GONE,
-		[RUN_EV_EPOCH]    = RUN_PLACING,
+		[RUN_EV_EPOCH]    = RUN_TRYING,
 	},
 	[RUN_LEAVING] = { /* its agent may have answered before it was told */
 		[RUN_EV_START]    = RUN_STARTING,
@@ -305,7 +311,8 @@ bool phase_awaits(const struct job *j, size_t host)
 	const enum host_phase at = j->run[host].phase;
 
 	return at >= awaits[j->phase].from && at < awaits[j->phase].before &&
-	       (at == RUN_STARTING || at == RUN_LEAVING || job_needs(j, host));
+	       (at == RUN_STARTING || at == RUN_TRYING || at == RUN_LEAVING ||
+		job_needs(j, host));
 }
 
 bool phase_host(struct job *j, size_t host, enum host_event ev)
@@ -349,6 +356,8 @@ uint64_t phase_deadline_ms(const struct job *j, uint64_t now_ms)
 
 	switch (j->phase) {
 	case JOB_LAUNCH:
+		return now_ms + start_ms + START_MS +
+		       (j->request->reach.health ? start_ms : 0);
 	case JOB_PLACE:
 		return now_ms + start_ms + START_MS;
 	case JOB_CHECK: /* the agents give up after --start-timeout */

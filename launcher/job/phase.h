@@ -7,6 +7,7 @@
  *
  *   phase   awaits, of each host that it told    at most
  *   LAUNCH  hello, of each host that is needed   --start-timeout and 0.5 s
+ *           healthy, with --health-check         --start-timeout more
  *   PLACE   placed                               the same
  *   CHECK   check_done (--check alone)           --start-timeout and 2 s
  *   RUN     the end of each rank                 the grace after a signal
@@ -30,6 +31,7 @@ enum host_event {
 	RUN_EV_START, /* its agent is started */
 	/* frames of these names */
 	RUN_EV_HELLO,
+	RUN_EV_HEALTHY, /* or there is no --health-check */
 	RUN_EV_PLACED,
 	RUN_EV_CHECKED,
 	RUN_EV_STOP_ACK,

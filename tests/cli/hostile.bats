@@ -28,7 +28,12 @@ hostile() { # ACT...
 		output-after ended-foreign ended-again ended-cut ended-string ended-nasty ending-untold \
 		gone-untold credit-flood credit-steps asks-on stalls-on fences-on quiet clocks \
 		change-foreign change-number changes-on \
-		looked-long looked-epoch looked-on looked-life dumped-foreign dumped-nasty
+		healthy-untold looked-long looked-epoch looked-on looked-life dumped-foreign
+}
+
+# bats test_tags=all
+@test "a hostile agent that tells where its ranks are" {
+	hostile dumped-nasty
 }
 
 @test "a hostile agent that asks for names, gives bytes to exchange and tells events without end" {

@@ -105,6 +105,7 @@ ACTS = {
     "change-foreign": (241, broken("'change' message out of turn"), LONG, []),
     "change-number": (241, broken("'change' message out of turn"), LONG, []),
     "changes-on": (241, broken(UNREAD), LONG, ["-np", "1", "--timeout", str(15 * SLOW)]),
+    "healthy-untold": (241, broken("'healthy' message that nobody asked for"), LONG, []),
     "looked-long": (241, broken("malformed 'looked' message"), LONG, []),
     "looked-epoch": (241, broken("message about no job"), LONG, []),
     "looked-on": (124, UNCONFIRMED, LONG, ["--timeout", "1", "--kill-grace", "0"]),

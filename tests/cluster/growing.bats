@@ -99,6 +99,24 @@ ready() { # EPOCH NP HOST...
 }
 
 # bats test_tags=all
+@test "a host that fails --health-check: the others start without it; once it is well, all do" {
+	on n2 touch /run/sick
+	start --min-np 2 --max-np 4 -H n1:2,n2:2 --host-cooldown 1 \
+		--health-check 'echo >> /run/tries; test ! -e /run/sick' bash /vc/t/again
+	ready 1 2 n1
+	wait_for grep -q "n2: --health-check failed: status 1" "$T/err"
+	tried() { [ "$(on n2 sh -c 'wc -l < /run/tries')" -ge 3 ]; }
+	wait_for tried # and the ranks stay
+	on n2 rm /run/sick
+	ready 2 4 n1 n2
+	signal TERM
+	ended_with 143 n1 n2
+	on n1 rm /run/tries
+	on n2 rm /run/tries
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
 @test "too few hosts are left: the job waits for others, and not for ever" {
 	hosts n1:2 n2:2
 	grows --min-np 4 --max-np 4 --elastic-timeout 4

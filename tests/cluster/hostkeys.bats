@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # limit_s: 300
-# takes_s: 24
+# takes_s: 20
 # Host keys and ssh_config: runner logs in if and only if `ssh -o BatchMode=yes` does, and leaves
 # the same known_hosts.  The cases stand in hostkeys.cases.  One in twelve runs here, another
 # one tomorrow; hostkeys_all runs all.

@@ -212,15 +212,15 @@ all_up() { [ "$(cat "$SCALE"/up.* 2> /dev/null | wc -c)" = 64 ]; }
 		    f.write("1")
 		next_batch() if os.environ["RANK"] == "37" else waits()
 	EOF
-	on n0 timeout -k 5 100 $BERTH/runner --oversubscribe --stdin none --kill-grace 1 -np 64 -ppn 4 -H "$SCALE_HOSTS" \
+	on n0 timeout -k 5 100 "$BERTH/runner" --oversubscribe --stdin none --kill-grace 1 -np 64 -ppn 4 -H "$SCALE_HOSTS" \
 		/usr/bin/python3 /vc/t/stuck.py < /dev/null > "$SCALE/out" 2> "$SCALE/err" 3>&- &
 	job=$!
 	wait_for all_up
 	local begin=$EPOCHREALTIME
-	run -0 on n0 $BERTH/runner --dump
+	run -0 on n0 "$BERTH/runner" --dump
 	echo "took $(((${EPOCHREALTIME/./} - ${begin/./}) / 1000)) ms"
 	says "64 ranks, 64 running" "  1 rank  [37]  stuck.py:3 next_batch" "  63 ranks  [0-36,38-63]  stuck.py:5 waits" \
-		"rank 37 on n10" "/vc/t/stuck.py:3 next_batch"
+		"on 'n10'" "/vc/t/stuck.py:3 next_batch"
 	silent_on "no stack"
 	on n0 sh -c 'kill -TERM $(pgrep -x runner)'
 	wait $job || true

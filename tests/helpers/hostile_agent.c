@@ -733,6 +733,12 @@ static void looked_life(void)
 	}
 }
 
+static void healthy_untold(void)
+{
+	SAY(healthy, "it is ill");
+	wait_forever();
+}
+
 static void dumped_foreign(void)
 {
 	SAY(dumped, job.epoch, 1 - job.ranks[0], 1, 'S', "", "a.py:1 f\n", "");
@@ -974,6 +980,7 @@ static const struct {
 	{ "change-foreign", RUNNING, change_foreign },
 	{ "change-number", RUNNING, change_number },
 	{ "changes-on", RUNNING, changes_on },
+	{ "healthy-untold", RUNNING, healthy_untold },
 	{ "looked-long", RUNNING, looked_long },
 	{ "looked-epoch", RUNNING, looked_epoch },
 	{ "looked-on", RUNNING, looked_on },
