@@ -96,7 +96,7 @@ static void on_guardian_gone(evutil_socket_t fd, short what, void *arg)
 
 /* TERM: a user of this host, or its resource manager, wants us to go.  The ranks
  * decide.  Slurm may tell agents alone, and not all of them: so the launcher tells all
- * ranks. */
+ * ranks.  Where hosts may go while the job runs, it leaves this one. */
 static void on_signal(evutil_socket_t signo, short what, void *arg)
 {
 	struct agent *a = arg;
@@ -104,7 +104,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	(void)what;
 	if (signo == SIGCHLD)
 		ranks_reap(&a->ranks);
-	else if (a->side)
+	else if (a->side || (a->job && a->job->flags & JOB_GROWS))
 		wire_pack_terminate(&a->stream.out, &(struct wire_terminate){});
 	else if (a->ranks.running)
 		ranks_signal(&a->ranks, SIGTERM, false);

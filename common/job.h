@@ -66,6 +66,7 @@ enum job_flag {
 	JOB_TF_CONFIG = 2048, /* each rank has a port; tf_config comes before start */
 	JOB_NCCL_LOG = 4096,  /* NCCL logs its transports, into stream 3 */
 	JOB_DRAW = 8192,      /* with JOB_PLAN: placed has a drawing */
+	JOB_GROWS = 16384, /* hosts may go: SIGTERM of the agent is said by terminate */
 };
 
 /* The findings of --check, in the order of its lines. */

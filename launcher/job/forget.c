@@ -28,6 +28,7 @@ void forget_host(struct host_run *run)
 				  .unconfirmed = run->unconfirmed,
 				  .unkillable = run->unkillable,
 				  .unnamed = run->unnamed,
+				  .dismissed = run->dismissed,
 				  .losses = run->losses,
 				  .blocked_ms = run->blocked_ms };
 }

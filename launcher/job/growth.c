@@ -238,7 +238,7 @@ static void take_hosts(struct job *j, const struct hosts *hosts)
 	for (size_t i = 0; i < j->agents.n; i++) {
 		if (!named[i] && !j->run[i].unnamed)
 			log_host(j, "host left", j->agents.host[i].name);
-		j->run[i].unnamed = !named[i];
+		j->run[i].unnamed = !named[i] || j->run[i].dismissed;
 	}
 	free(named);
 }
@@ -254,6 +254,19 @@ static void growth_on_found(void *ctx, struct hosts *hosts, const struct err *e)
 		return;
 	take_hosts(j, hosts);
 	hosts_free(hosts);
+	growth_look(j);
+}
+
+void growth_dismiss(struct job *j, size_t host)
+{
+	struct host_run *run = &j->run[host];
+
+	if (run->dismissed)
+		return;
+	run->unnamed = run->dismissed = true;
+	log_host(j, "host left", j->agents.host[host].name);
+	report_note(j, "runner: %s is to be left: its agent got SIGTERM",
+		    j->agents.host[host].name);
 	growth_look(j);
 }
 

@@ -15,6 +15,8 @@ void growth_open(struct job *j);
 void growth_close(struct growth *g);
 /* HOST was lost, or did not come up. */
 void growth_lost(struct job *j, size_t host);
+/* HOST is to be left for good, because its user or manager says so. */
+void growth_dismiss(struct job *j, size_t host);
 /* Look at the hosts now. */
 void growth_look(struct job *j);
 

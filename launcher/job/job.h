@@ -58,7 +58,8 @@ struct host_run {
 	enum host_phase phase;  /* only phase_host() assigns it */
 	bool unconfirmed;       /* gone, and may still have processes of the job */
 	uint32_t unkillable;    /* processes its agent could not end: it is not clean */
-	bool unnamed;           /* the script names it no more */
+	bool unnamed;           /* the script names it no more, or: */
+	bool dismissed;         /* its agent got SIGTERM */
 	uint32_t losses;        /* how often it was lost */
 	uint64_t blocked_ms;    /* until clock_ms() is so much it is not tried again */
 	uint32_t mpi;           /* bits of enum mpi_found */

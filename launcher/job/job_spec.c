@@ -329,6 +329,8 @@ static uint32_t job_flags(const struct job *j)
 		flags |= JOB_NO_GPU_SHARING;
 	if (j->spec.managed)
 		flags |= JOB_MANAGED;
+	if (j->growth.tick)
+		flags |= JOB_GROWS;
 	if (r->check)
 		flags |= JOB_LISTEN;
 	if (r->env.forward_listed)

@@ -559,10 +559,14 @@ static const char *on_agent_note(struct job *j, struct host *h,
 }
 
 /* Slurm sends TERM to agents, and maybe to runner: it is one request. */
-static const char *on_terminate(struct job *j)
+static const char *on_terminate(struct job *j, struct host *h)
 {
 	const bool first = !j->signals.told_ms;
 
+	if (j->growth.tick && h->transport != &transport_srun) {
+		growth_dismiss(j, job_index(j, h));
+		return NULL;
+	}
 	j->signals.told_ms = clock_ms();
 	if (first && j->signals.last != SIGTERM)
 		j->signals.on_signal(j, SIGTERM);
@@ -621,7 +625,7 @@ static int messages_take(struct job *j, struct host *h, const struct wire_frame 
 			 rank_status_missing_request(j->serves.status, h, &m))
 		TAKE(healthy, health_take(j, h, &m))
 		TAKE(log, on_agent_note(j, h, &m))
-		TAKE(terminate, on_terminate(j))
+		TAKE(terminate, on_terminate(j, h))
 	default:
 		wrong = "second 'hello' message";
 	}

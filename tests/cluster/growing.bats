@@ -289,6 +289,27 @@ trains() { # ARGUMENT...: what tests/helpers/elastic.c computes is as if nobody 
 }
 
 # bats test_tags=all
+@test "SIGTERM at an agent: its host is left for good; no step is lost where ranks change their world" {
+	rm -f "$STATE/t/stop"
+	start --no-tag -H n1:2,n2:2 --min-np 2 --max-np 4 --host-cooldown 1 "$HELPERS/elastic" "/vc/t/stop" 2
+	wait_for grep -q "all have begun" "$T/out"
+	on n1 pkill -TERM -x berth-agent
+	wait_for all_clean n1
+	touch "$STATE/t/stop"
+	ended_with 0 n1 n2
+	grep "^2 ranks, " "$T/out"
+	err_says "n1 is to be left: its agent got SIGTERM" "n1 is to be left: ending ranks 0-1" "  the other 2 ranks go on"
+	start --min-np 2 -np 4 -H n1:2,n2:2 --host-cooldown 1 bash /vc/t/again
+	ready 0 4 n1 n2
+	on n2 pkill -TERM -x berth-agent
+	ready 1 2 n1
+	signal TERM
+	ended_with 143 n1 n2
+	err_says "n2 is to be left: its agent got SIGTERM" "start: 2 ranks on 1 host"
+	all_clean n0 n1 n2
+}
+
+# bats test_tags=all
 @test "the script names other hosts 20 times: always some go on, and nothing is left" {
 	local h i list
 	hosts n1:2 n2:2
