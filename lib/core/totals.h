@@ -1,10 +1,11 @@
 /* totals.h - what this rank has done so far, in the memory of its host (boot.def), so
  * that the agent's monitor can sample it.
  *
- * All of it costs an operation 3 ns.  Times and bytes count from the end of the first
- * operation on: until then ranks start, each at its own time.  What a rank waits is
- * counted of its main thread alone, which is asleep then: other threads may sleep while
- * the rank computes. */
+ * An operation of 8 B in memory takes 228 ns with it, and 208 without.
+ *
+ * Times and bytes count from the end of the first operation on: until then ranks
+ * start, each at its own time.  What a rank waits is counted of its main thread alone,
+ * which is asleep then: other threads may sleep while the rank computes. */
 #ifndef BERTH_LIB_TOTALS_H
 #define BERTH_LIB_TOTALS_H
 
